@@ -1,0 +1,1 @@
+//! HTTP routes, auth bands, feeds (spec 12).

@@ -1,0 +1,1 @@
+//! The Harness wire, client side.

@@ -1,0 +1,137 @@
+//! Sandbox providers: where a Workspace's Agent runs. A local process here; a Kubernetes resource behind the same trait
+//! later.
+
+use jr2_shared::size::Size;
+use serde::{Deserialize, Serialize};
+use std::future::Future;
+use std::pin::Pin;
+
+/// A boxed future of a provider.
+pub type ProviderFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What a Workspace asks for. Everything is resolved text; it is persisted in the run's row before it is used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxSpec {
+    /// Deterministic name (spec K-14, decision 42): `ws-<run>-<actor>-<hash>`, entry ordinal included.
+    pub name: String,
+    /// The run, for labels and logs.
+    pub run: String,
+    /// Slots in order.
+    pub repos: Vec<RepoBinding>,
+    /// The branch every slot's worktree is on.
+    pub branch: String,
+    /// The ceiling.
+    pub size: Size,
+}
+
+/// One resolved slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepoBinding {
+    /// The workflow's word for it.
+    pub slot: String,
+    /// URL or absolute path.
+    pub url: String,
+    /// Where to start; the default branch when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+}
+
+/// A Sandbox that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provisioned {
+    /// Tells this Sandbox from an earlier one of the same name; deletes carry it (decision 42).
+    pub uid: String,
+    /// Worktree path by slot, in slot order.
+    pub repos: Vec<(String, String)>,
+    /// The branch.
+    pub branch: String,
+}
+
+/// Why a Sandbox could not be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}: {message}")]
+pub struct ProvisionError {
+    /// A short fixed word: `clone-failed`, `branch-refused`, `harness-not-ready`, …
+    pub reason: String,
+    /// For people, with what to do.
+    pub message: String,
+}
+
+/// Where a branch went at teardown (decision 47).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedBranch {
+    /// The slot.
+    pub slot: String,
+    /// The repository that holds it now.
+    pub repository: String,
+    /// Its name there (`-2` when the name was taken by something else).
+    pub branch: String,
+    /// The commit.
+    pub commit: String,
+}
+
+/// How a Harness is dialled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HarnessEndpoint {
+    /// `http://127.0.0.1:PORT` or `unix:/path`.
+    pub url: String,
+    /// The bearer.
+    pub token: String,
+}
+
+/// How a Harness process last ended (spec 9.11; the kernel-kill part comes with notices).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastEnd {
+    /// Exit code, or 128 + signal.
+    pub exit_code: i32,
+    /// The kernel killed it for memory; `None` = cause unknown (exit 137 alone is never called OOM).
+    pub oom: Option<bool>,
+    /// A sentence for fault reasons.
+    pub reason: String,
+}
+
+/// What a provider tells the run host, unasked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SandboxEvent {
+    /// The Harness process ended and another one listens now.
+    HarnessRestarted {
+        /// The Sandbox.
+        name: String,
+        /// How the old one ended.
+        last_end: LastEnd,
+    },
+    /// The Sandbox's directory is gone: `workspace.lost`.
+    Lost {
+        /// The Sandbox.
+        name: String,
+        /// Short word.
+        reason: String,
+        /// For people.
+        message: String,
+    },
+}
+
+/// Makes, keeps and removes Sandboxes.
+pub trait SandboxProvider: Send + Sync + 'static {
+    /// Makes the Sandbox or adopts the one that is already there under this name; resolves when its Harness answers.
+    fn provision<'a>(&'a self, spec: &'a SandboxSpec) -> ProviderFuture<'a, Result<Provisioned, ProvisionError>>;
+    /// After an Orchestrator restart: take the Sandbox over again (bind its socket, watch or restart its Harness).
+    /// Never clones. A missing directory is answered by a [`SandboxEvent::Lost`].
+    fn adopt<'a>(&'a self, spec: &'a SandboxSpec, uid: &'a str) -> ProviderFuture<'a, Result<(), ProvisionError>>;
+    /// Saves branches (decision 47), ends the Harness and everything it started, removes the directory. Idempotent.
+    fn teardown<'a>(
+        &'a self,
+        spec: &'a SandboxSpec,
+        uid: &'a str,
+    ) -> ProviderFuture<'a, Result<Vec<SavedBranch>, ProvisionError>>;
+    /// How to dial the Harness of a Sandbox that is up, or `None`.
+    fn endpoint(&self, name: &str) -> Option<HarnessEndpoint>;
+    /// The Instance Harness for Menu-only Agents; started at the first call.
+    fn instance_harness(&self) -> ProviderFuture<'_, Result<HarnessEndpoint, ProvisionError>>;
+    /// Removes Sandboxes that are not in `live` (boot and hourly, decision 42).
+    fn sweep<'a>(&'a self, live: &'a [String]) -> ProviderFuture<'a, usize>;
+    /// The Orchestrator stops: keep every Sandbox and its Harness running, only let go.
+    fn release(&self) -> ProviderFuture<'_, ()>;
+}

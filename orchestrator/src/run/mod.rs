@@ -4,13 +4,17 @@
 //! core decided and only then lets the effects leave. `host` owns all tasks.
 
 pub mod core;
+mod clock;
 mod feed;
+mod history;
 mod host;
 mod row;
 mod shell;
 mod task;
 pub mod view;
 
+pub use clock::{Clock, SystemClock};
 pub use feed::{FeedBatch, FeedEntry, FeedId, FeedKind};
+pub use history::HistoryEntry;
 pub use host::*;
 pub use row::*;

@@ -28,7 +28,7 @@ impl Work<'_> {
             Input::External { event, payload, key } => self.external(event, payload, key.as_deref()),
             Input::Cancel { keep } => self.cancel(*keep),
             Input::Pick { iid, pick, event, payload } => self.pick(iid, pick.as_deref(), event, payload),
-            Input::Turn { serial, input } => self.turn_input(*serial, input.clone()),
+            Input::Turn { serial, input } => self.turn_report(*serial, input.clone()),
             Input::Done { serial, result } => self.step_done(*serial, result),
             Input::Provisioned { sandbox, provisioned } => self.provisioned(sandbox, provisioned),
             Input::ProvisionFailed { sandbox, reason, message } => self.provision_failed(sandbox, reason, message),

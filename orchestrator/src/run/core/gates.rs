@@ -1,7 +1,7 @@
 //! Gates and outside events: accepted by name and schema, answered once per activation and key (decision 35).
 
 use super::machine::Work;
-use super::{ActorRef, Input};
+use super::ActorRef;
 use crate::chart::{self, Event, EventScope, StateIx};
 use crate::run::{ANSWERS_KEPT, BUFFERED_MAX, Buffered, InvokedKind, StoredAnswer};
 use crate::workflow::{Audience, InvocationKind};
@@ -146,14 +146,4 @@ impl Work<'_> {
 
 fn is_external(workflow: &crate::workflow::Workflow, event: &str) -> bool {
     workflow.events.get(event).is_some_and(|d| matches!(d.from, Audience::External | Audience::Any))
-}
-
-impl Input {
-    /// The idempotency key of a request.
-    pub fn key(&self) -> Option<&str> {
-        match self {
-            Self::Gate { key, .. } | Self::External { key, .. } => key.as_deref(),
-            _ => None,
-        }
-    }
 }

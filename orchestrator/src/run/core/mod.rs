@@ -16,7 +16,7 @@ mod workspaces;
 pub use apply::apply;
 pub use picks::turn_of;
 pub use restore::{Reattached, reattach};
-pub use surface::{surface, surface_refusal};
+pub use surface::{OpenGate, gates_of, surface, surface_refusal, turns_of};
 pub use timers::next_due;
 
 use super::{FeedEntry, Row, RowAbort};

@@ -1,7 +1,7 @@
 //! Timers: delays and retry pauses. One thing fires a save (decision 41).
 
 use super::machine::Work;
-use super::{ActorRef, Input};
+use super::ActorRef;
 use crate::chart::{Event, EventScope, StateIx};
 use crate::run::{Actor, InvokedKind, Row};
 use serde_json::Value;
@@ -71,13 +71,5 @@ impl Work<'_> {
                 self.deliver_mechanism(due.actor, &event);
             }
         }
-    }
-}
-
-/// The input a due instant becomes.
-impl Input {
-    /// `Tick`.
-    pub const fn tick() -> Self {
-        Self::Tick
     }
 }

@@ -137,9 +137,22 @@ impl Work<'_> {
         for effect in effects {
             self.turn_effect(serial, effect);
         }
+        if restored {
+            let allowed = self.allowed(serial);
+            self.turn_input(serial, TurnInput::Allowed(allowed));
+        }
     }
 
-    fn child_path(&self, serial: u64) -> String {
+    /// What happened to a Turn, with the picks that are open now where the protocol asks for them.
+    pub fn turn_report(&mut self, serial: u64, input: TurnInput) {
+        let input = match input {
+            TurnInput::Settled { settlement, .. } => TurnInput::Settled { settlement, allowed: self.allowed(serial) },
+            other => other,
+        };
+        self.turn_input(serial, input);
+    }
+
+    pub(super) fn child_path(&self, serial: u64) -> String {
         let Some((at, state)) = self.locate(serial) else { return String::new() };
         self.workflow(at).map(|w| self.gate_id(at, &w, state)).unwrap_or_default()
     }

@@ -2,7 +2,7 @@
 
 use super::invoke::BeginError;
 use super::machine::{Work, expression_error};
-use super::{ActorRef, Effect, Input};
+use super::{ActorRef, Effect};
 use crate::chart::{Event, EventScope};
 use crate::expression::Scope;
 use crate::run::{FeedKind, WorkspacePhase, WorkspaceRecord};
@@ -149,20 +149,6 @@ fn base36(mut n: u64) -> String {
         n /= 36;
         if n == 0 {
             return out.iter().rev().collect();
-        }
-    }
-}
-
-impl Input {
-    /// The Sandbox an input is about.
-    pub fn sandbox(&self) -> Option<&str> {
-        match self {
-            Self::Provisioned { sandbox, .. }
-            | Self::ProvisionFailed { sandbox, .. }
-            | Self::SandboxLost { sandbox, .. }
-            | Self::TornDown { sandbox, .. }
-            | Self::TeardownFailed { sandbox, .. } => Some(sandbox),
-            _ => None,
         }
     }
 }

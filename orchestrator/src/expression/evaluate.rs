@@ -68,18 +68,9 @@ impl<'a> Walk<'a> {
 
     /// A text that was built, within the bound of a result.
     pub fn built(&mut self, at: usize, text: String) -> Outcome<Val<'a>> {
-        self.room(at, text.len())?;
+        room(at, text.len())?;
         self.charge_bytes(at, text.len())?;
         Ok(Val::text(text))
-    }
-
-    /// Refuses to build a text of more than a result's bytes.
-    pub fn room(&self, at: usize, bytes: usize) -> Outcome<()> {
-        if bytes > RESULT_BYTES_MAX {
-            let error = ExpressionError::at(at, format!("a text grows larger than {} KiB", RESULT_BYTES_MAX / 1024));
-            return Err(Failure { error, bound: true });
-        }
-        Ok(())
     }
 
     /// Evaluates one node.
@@ -100,7 +91,7 @@ impl<'a> Walk<'a> {
             Kind::Has(operand, field) => self.has(operand, field, at),
             Kind::Index(operand, index) => {
                 let (operand, index) = (self.node(operand)?, self.node(index)?);
-                self.index(&operand, &index, at)
+                item(&operand, &index, at)
             }
             Kind::Not(operand) => {
                 let operand = self.boolean(operand, "!")?;
@@ -172,31 +163,14 @@ impl<'a> Walk<'a> {
 
     /// An absent part of the scope has no fields: `has(event.x)` is false where there is no event.
     fn has(&mut self, operand: &'a Node, field: &str, at: usize) -> Outcome<Val<'a>> {
-        if let Kind::Root(root) = operand.kind {
-            if self.root(root, at).is_err() {
-                return Ok(Val::Bool(false));
-            }
+        if let Kind::Root(root) = operand.kind
+            && self.root(root, at).is_err()
+        {
+            return Ok(Val::Bool(false));
         }
         match self.node(operand)? {
             Val::Map(fields) => Ok(Val::Bool(fields.get(field).is_some())),
             other => fail(at, format!("has() asks for a field of a map, this is {}", other.kind_with_article())),
-        }
-    }
-
-    fn index(&mut self, operand: &Val<'a>, index: &Val<'a>, at: usize) -> Outcome<Val<'a>> {
-        match (operand, index) {
-            (Val::Map(_), Val::Text(name)) => select(operand, name, at),
-            (Val::List(items), Val::Number(number)) => match position(*number).and_then(|index| items.get(index)) {
-                Some(item) => Ok(item),
-                None => fail(at, format!("there is no such item in a list of {}", items.len())),
-            },
-            (Val::Map(_), other) => {
-                fail(at, format!("a map is indexed by a string, not by {}", other.kind_with_article()))
-            }
-            (Val::List(_), other) => {
-                fail(at, format!("a list is indexed by an int, not by {}", other.kind_with_article()))
-            }
-            (other, _) => fail(at, format!("`[…]` works on lists and maps, not on {}", other.kind_with_article())),
         }
     }
 
@@ -228,7 +202,7 @@ impl<'a> Walk<'a> {
                 Err(message) => fail(at, message),
             },
             (Operator::Add, Val::Text(a), Val::Text(b)) => {
-                self.room(at, a.len() + b.len())?;
+                room(at, a.len() + b.len())?;
                 self.built(at, [&*a, &*b].concat())
             }
             (Operator::Add, Val::List(a), Val::List(b)) => {
@@ -379,13 +353,22 @@ impl<'a> Walk<'a> {
 
     /// The body for the present item; `None` when `map`'s condition leaves it out.
     fn body(&mut self, walk: &'a Loop) -> Outcome<Option<Val<'a>>> {
-        if let Some(filter) = &walk.filter {
-            if !self.boolean(filter, "map")? {
-                return Ok(None);
-            }
+        if let Some(filter) = &walk.filter
+            && !self.boolean(filter, "map")?
+        {
+            return Ok(None);
         }
         self.node(&walk.body).map(Some)
     }
+}
+
+/// Refuses to build a text of more than a result's bytes.
+pub fn room(at: usize, bytes: usize) -> Outcome<()> {
+    if bytes > RESULT_BYTES_MAX {
+        let error = ExpressionError::at(at, format!("a text grows larger than {} KiB", RESULT_BYTES_MAX / 1024));
+        return Err(Failure { error, bound: true });
+    }
+    Ok(())
 }
 
 /// The items of a list.
@@ -406,5 +389,18 @@ fn select<'a>(operand: &Val<'a>, field: &str, at: usize) -> Outcome<Val<'a>> {
     match operand {
         Val::Map(fields) => fields.get(field).map_or_else(|| fail(at, format!("there is no field `{field}` here")), Ok),
         other => fail(at, format!("{} has no field `{field}`", other.kind_with_article())),
+    }
+}
+
+fn item<'a>(operand: &Val<'a>, index: &Val<'a>, at: usize) -> Outcome<Val<'a>> {
+    match (operand, index) {
+        (Val::Map(_), Val::Text(name)) => select(operand, name, at),
+        (Val::List(items), Val::Number(number)) => match position(*number).and_then(|index| items.get(index)) {
+            Some(item) => Ok(item),
+            None => fail(at, format!("there is no such item in a list of {}", items.len())),
+        },
+        (Val::Map(_), other) => fail(at, format!("a map is indexed by a string, not by {}", other.kind_with_article())),
+        (Val::List(_), other) => fail(at, format!("a list is indexed by an int, not by {}", other.kind_with_article())),
+        (other, _) => fail(at, format!("`[…]` works on lists and maps, not on {}", other.kind_with_article())),
     }
 }

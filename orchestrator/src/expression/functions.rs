@@ -1,6 +1,6 @@
 //! The functions: CEL's standard ones over JSON, and the common ones for texts and numbers. Nothing here knows the time.
 
-use super::evaluate::{Outcome, Walk, fail, items, position};
+use super::evaluate::{Outcome, Walk, fail, items, position, room};
 use super::number::Number;
 use super::value::Val;
 use std::cmp::Ordering;
@@ -171,7 +171,7 @@ pub fn call<'a>(walk: &mut Walk<'a>, function: Function, arguments: &[Val<'a>], 
                     joined.push_str(separator);
                 }
                 joined.push_str(text);
-                walk.room(at, joined.len())?;
+                room(at, joined.len())?;
             }
             walk.built(at, joined)
         }
@@ -258,7 +258,7 @@ fn of_text<'a>(walk: &mut Walk<'a>, function: Function, text: &str, rest: &[Val<
         (Function::Replace, [Val::Text(from), Val::Text(to)]) => {
             let found = text.matches(&**from).count();
             // The most it can grow to, known before it is built.
-            walk.room(at, text.len().saturating_add(found.saturating_mul(to.len())))?;
+            room(at, text.len().saturating_add(found.saturating_mul(to.len())))?;
             walk.built(at, text.replace(&**from, to))
         }
         (Function::Split, [Val::Text(separator)]) => {

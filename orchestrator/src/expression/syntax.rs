@@ -84,9 +84,9 @@ fn check_brackets(source: &str) -> Result<(), ExpressionError> {
 /// The index after the text literal whose opening quote is at `open`; the length when it never ends.
 pub fn text_end(bytes: &[u8], open: usize) -> usize {
     let quote = bytes[open];
-    let raw = open > 0
-        && matches!(bytes[open - 1], b'r' | b'R')
-        && (open == 1 || !(bytes[open - 2].is_ascii_alphanumeric() && !matches!(bytes[open - 2], b'b' | b'B')));
+    let before = |back: usize| open.checked_sub(back).map(|at| bytes[at]);
+    let is_prefix = before(2).is_none_or(|byte| !byte.is_ascii_alphanumeric() || matches!(byte, b'b' | b'B'));
+    let raw = matches!(before(1), Some(b'r' | b'R')) && is_prefix;
     let triple = bytes[open..].starts_with(&[quote; 3]);
     let mut at = if triple { open + 3 } else { open + 1 };
     while at < bytes.len() {

@@ -1,6 +1,6 @@
 //! The bridge to the Turn protocol: a Turn's effects become the run's.
 
-use super::invoke::{BeginError, FEED_REASON_MAX_CHARS, bounded};
+use super::invoke::{BeginError, bounded};
 use super::machine::Work;
 use super::{ActorRef, AdmitEffect, Effect, Place};
 use crate::chart::{self, Event, EventScope, StateIx};
@@ -117,9 +117,10 @@ impl Work<'_> {
     /// Something happened to a Turn.
     pub fn turn_input(&mut self, serial: u64, input: TurnInput) {
         let Some(Invoked { kind: InvokedKind::Agent(turn), .. }) = self.invoked(serial) else { return };
+        let turn = turn.clone();
         let restored = input == TurnInput::Restored;
-        let (next, effects) = turn::step(turn, input);
-        if next != **turn {
+        let (next, effects) = turn::step(&turn, input);
+        if next != *turn {
             self.changed = true;
             self.grew = true;
         } else if effects.is_empty() {

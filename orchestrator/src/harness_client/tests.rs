@@ -81,6 +81,7 @@ impl Fake {
         Self { url, seen, task, _dir: None }
     }
 
+    #[allow(clippy::unused_async)] // It reads like `tcp`.
     async fn unix(script: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static) -> Self {
         let (router, seen) = Self::router(Box::new(script));
         let dir = tempfile::tempdir().unwrap();

@@ -431,9 +431,9 @@ mod run {
             let mut drive = Drive::waiting(frame(), recorder);
             drive.pick("p1", true, true);
             if lost {
-                drive.lost()
+                drive.lost();
             } else {
-                drive.restarted(Some(true))
+                drive.restarted(Some(true));
             }
             assert!(matches!(drive.turn.phase, Phase::Held { .. }));
             drive.returned("other", &["a"]);

@@ -149,6 +149,8 @@ fn check(frame: Frame, ops: &[Op]) -> Result<Turn, TestCaseError> {
         if matches!(next.phase, Phase::Admitting { .. } | Phase::Waiting) {
             let abort = exit(&next).map(|abort| abort.up_to);
             prop_assert_eq!(abort.as_ref(), admissions.last(), "what may run is what an exit aborts");
+        } else if !next.is_over() {
+            prop_assert_eq!(exit(&next), None, "nothing runs, nothing is aborted");
         }
         turn = next;
     }

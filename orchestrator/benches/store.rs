@@ -17,6 +17,10 @@ use std::time::{Duration, Instant};
 const ROW_BYTES: usize = 1024;
 /// Bytes of one history entry.
 const HISTORY_BYTES: usize = 128;
+/// History entries kept (decision 44).
+const HISTORY_KEPT: u64 = 1000;
+/// Turns that the bare writes and the saves take.
+const SLICES: u32 = 6;
 /// How many savers at once.
 const SAVERS: [usize; 4] = [1, 10, 100, 1000];
 
@@ -29,23 +33,29 @@ fn main() {
     let mut series = Vec::new();
     for durability in [Durability::Power, Durability::Process] {
         for savers in SAVERS {
-            // Before and after: a shared disk drifts.
-            let before = Bare::measure(dir.path(), time / 4);
             let store = dir.path().join(format!("{durability:?}-{savers}"));
-            let options = StoreOptions { durability, ..StoreOptions::new(store) };
-            let measured = runtime.block_on(measure(options, savers, time));
-            let bare = before.mean(&Bare::measure(dir.path(), time / 4));
-            let (rate, p50, p99, disk) = measured;
+            let store = Arc::new(SledStore::open(StoreOptions { durability, ..StoreOptions::new(store) }).unwrap());
+            let (mut bare, mut saves) = (Bare::default(), Saves::default());
+            // In turns: a shared disk drifts, and both must feel it.
+            for _ in 0..SLICES {
+                bare.measure(dir.path(), time / SLICES / 2);
+                saves.measure(&runtime, &store, savers, time / SLICES);
+            }
+            let rate = saves.took.len() as f64 / saves.time.as_secs_f64();
+            saves.took.sort_unstable();
+            let at = |percent| saves.took[saves.took.len() * percent / 100];
             series.push(serde_json::json!({
                 "durability": durability, "savers": savers, "savesPerSecond": rate.round(),
-                "p50Micros": p50, "p99Micros": p99, "diskBytes": disk,
-                "bareOverwritePerSecond": bare.overwrite.round(), "bareAppendPerSecond": bare.append.round(),
-                "ratioToOverwrite": round(rate / bare.overwrite), "ratioToAppend": round(rate / bare.append),
+                "p50Micros": at(50), "p99Micros": at(99), "diskBytes": store.disk_bytes().unwrap(), "rssKiB": rss(),
+                "bareOverwritePerSecond": bare.overwrite.rate().round(),
+                "bareAppendPerSecond": bare.append.rate().round(),
+                "ratioToOverwrite": round(rate / bare.overwrite.rate()),
+                "ratioToAppend": round(rate / bare.append.rate()),
             }));
         }
     }
     let parts = sled_parts(&dir.path().join("parts"), time);
-    let report = serde_json::json!({ "rowBytes": ROW_BYTES, "series": series, "parts": parts, "rssKiB": rss() });
+    let report = serde_json::json!({ "rowBytes": ROW_BYTES, "series": series, "parts": parts });
     println!("{}", serde_json::to_string_pretty(&report).unwrap());
 }
 
@@ -53,80 +63,93 @@ fn round(ratio: f64) -> f64 {
     (ratio * 100.0).round() / 100.0
 }
 
+/// How often something was done, and in what time.
+#[derive(Default)]
+struct Counted {
+    count: u32,
+    time: Duration,
+}
+
+impl Counted {
+    fn run(&mut self, time: Duration, mut step: impl FnMut()) {
+        let since = Instant::now();
+        while since.elapsed() < time {
+            step();
+            self.count += 1;
+        }
+        self.time += since.elapsed();
+    }
+
+    fn rate(&self) -> f64 {
+        f64::from(self.count) / self.time.as_secs_f64()
+    }
+}
+
 /// The bare rates of a directory: a write of one row, then `fdatasync`.
+#[derive(Default)]
 struct Bare {
-    overwrite: f64,
-    append: f64,
+    overwrite: Counted,
+    append: Counted,
 }
 
 impl Bare {
-    fn measure(dir: &Path, time: Duration) -> Self {
+    fn measure(&mut self, dir: &Path, time: Duration) {
         let bytes = [b'x'; ROW_BYTES];
         let path = dir.join("bare");
         let mut file = File::create(&path).unwrap();
-        let append = rate(time, || {
+        self.append.run(time, || {
             file.write_all(&bytes).unwrap();
             file.sync_data().unwrap();
         });
-        let overwrite = rate(time, || {
+        self.overwrite.run(time, || {
             file.write_all_at(&bytes, 0).unwrap();
             file.sync_data().unwrap();
         });
         std::fs::remove_file(path).unwrap();
-        Self { overwrite, append }
-    }
-
-    fn mean(&self, other: &Self) -> Self {
-        let mean = |a: f64, b: f64| f64::midpoint(a, b);
-        Self { overwrite: mean(self.overwrite, other.overwrite), append: mean(self.append, other.append) }
     }
 }
 
-fn rate(time: Duration, mut step: impl FnMut()) -> f64 {
-    let (since, mut count) = (Instant::now(), 0u32);
-    while since.elapsed() < time {
-        step();
-        count += 1;
-    }
-    f64::from(count) / since.elapsed().as_secs_f64()
+/// How long each save took, in microseconds, and all of them together.
+#[derive(Default)]
+struct Saves {
+    took: Vec<u32>,
+    time: Duration,
+    revision: u64,
 }
 
-/// Saves a second, p50 and p99 of one save in microseconds, bytes on disk.
-async fn measure(options: StoreOptions, savers: usize, time: Duration) -> (f64, u128, u128, u64) {
-    let store = Arc::new(SledStore::open(options).unwrap());
-    let since = Instant::now();
-    let tasks: Vec<_> = (0..savers)
-        .map(|saver| {
-            let store = Arc::clone(&store);
-            tokio::spawn(async move {
-                let run = RunId(format!("run{saver:023}"));
+impl Saves {
+    fn measure(&mut self, runtime: &tokio::runtime::Runtime, store: &Arc<SledStore>, savers: usize, time: Duration) {
+        let (since, first) = (Instant::now(), self.revision);
+        let saver = |saver: usize| {
+            let store = Arc::clone(store);
+            runtime.spawn(async move {
                 let mut took = Vec::new();
-                for rev in 1.. {
-                    let save = Save {
-                        run: Some(run.clone()),
-                        row: Some(vec![b'1'; ROW_BYTES]),
-                        history: Some((rev, vec![b'1'; HISTORY_BYTES])),
-                        history_from: rev.checked_sub(1000),
-                        ..Save::default()
-                    };
+                while since.elapsed() < time {
                     let begun = Instant::now();
-                    store.save(save).await.unwrap();
-                    took.push(begun.elapsed().as_micros());
-                    if since.elapsed() >= time {
-                        break;
-                    }
+                    store.save(save(saver, first + took.len() as u64)).await.unwrap();
+                    took.push(begun.elapsed().as_micros() as u32);
                 }
                 took
             })
-        })
-        .collect();
-    let mut took = Vec::new();
-    for task in tasks {
-        took.extend(task.await.unwrap());
+        };
+        let tasks: Vec<_> = (0..savers).map(saver).collect();
+        for task in tasks {
+            let took = runtime.block_on(task).unwrap();
+            self.revision = self.revision.max(first + took.len() as u64);
+            self.took.extend(took);
+        }
+        self.time += since.elapsed();
     }
-    let rate = took.len() as f64 / since.elapsed().as_secs_f64();
-    took.sort_unstable();
-    (rate, took[took.len() / 2], took[took.len() * 99 / 100], store.disk_bytes().unwrap())
+}
+
+fn save(saver: usize, rev: u64) -> Save {
+    Save {
+        run: Some(RunId(format!("run{saver:023}"))),
+        row: Some(vec![b'1'; ROW_BYTES]),
+        history: Some((rev, vec![b'1'; HISTORY_BYTES])),
+        history_from: rev.checked_sub(HISTORY_KEPT),
+        ..Save::default()
+    }
 }
 
 /// Where the time of one commit goes, in microseconds each: sled's batch, sled's flush, `fdatasync` after it.

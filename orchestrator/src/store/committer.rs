@@ -13,10 +13,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
-/// Bytes of saves that share one flush; more waits for the next, so that one group never holds much memory.
-const GROUP_MAX_BYTES: usize = 4 << 20;
+/// Bytes of saves that share one flush; more waits for the next. sled reuses a segment of its log (512 KiB) once what
+/// replaced it lies two segments back; a group this small is flushed to the drive before its own writes get that far, so
+/// a power cut cannot keep the reuse and lose the replacement.
+const GROUP_MAX_BYTES: usize = 256 << 10;
 /// A commit that takes longer is taken for dead: sled can wait for ever on a write that failed behind its back.
-pub(super) const STALL_LIMIT: Duration = Duration::from_secs(60);
+pub(super) const STALL_LIMIT: Duration = Duration::from_mins(1);
 /// How often the stall watch looks.
 const STALL_TICK: Duration = Duration::from_secs(5);
 

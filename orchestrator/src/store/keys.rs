@@ -86,6 +86,8 @@ pub(super) fn after(prefix: &[u8]) -> Vec<u8> {
 }
 
 /// What a key means.
+// The words are the glossary's: a start key is one word there.
+#[allow(clippy::enum_variant_names)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// A row.

@@ -282,7 +282,9 @@ fn rewriting_large_rows_stays_under_a_bound_on_disk() {
                 store.save(Save { history, history_from, ..row(&format!("r{n}"), &text) })
             })
             .collect();
-        waits.into_iter().for_each(|wait| block(wait).unwrap());
+        for wait in waits {
+            block(wait).unwrap();
+        }
         most = most.max(store.disk_bytes().unwrap());
     }
     assert!(most < CHURN_DISK_MAX_BYTES, "{most} bytes on disk");
@@ -311,7 +313,8 @@ fn verify_finds_each_kind_of_damage() {
         dir
     };
     assert_sound(good().path());
-    let cases: [(&str, Vec<u8>, Option<&[u8]>); 8] = [
+    type Damage<'a> = (&'a str, Vec<u8>, Option<&'a [u8]>);
+    let cases: [Damage<'_>; 8] = [
         ("unknown key", b"z/x".to_vec(), Some(b"")),
         ("is no JSON", keys::row(&run("b")), Some(b"\0{")),
         ("is missing", keys::chunk(&keys::row(&run("a")), 1), None),

@@ -1,1 +1,3 @@
-//! stub
+//! The Harness runs an Agent's conversations inside its Sandbox.
+
+pub mod model;

@@ -12,9 +12,6 @@ pub const CALL_NOT_RUN_RUNAWAY: &str = "This call did not run: an identical call
 /// Closes a pick whose answer the Submission no longer waits for.
 pub const PICK_STOPPED: &str =
     "Your Turn was stopped while this pick was outstanding. Its answer did not reach this call.";
-/// Answers a call whose arguments were cut at the model's output limit.
-pub const CALL_CUT_AT_LIMIT: &str = "This call did not run: its arguments were cut at the output limit. Send less in one call, \
-    for example in several smaller calls.";
 /// Asks again after an answer with neither text nor a call.
 pub const EMPTY_ANSWER: &str =
     "Your last answer was empty. Continue your task: call a tool, or say in plain text that you are done.";
@@ -28,15 +25,6 @@ pub fn no_such_tool(name: &str, tools: &[&str]) -> String {
     let have = if tools.is_empty() { "no tools".to_owned() } else { tools.join(", ") };
     format!("There is no tool \"{}\"; you have: {have}.", super::one_line(&name))
 }
-
-/// Answers a call whose arguments do not parse.
-pub fn bad_arguments(error: &str) -> String {
-    format!("This call did not run: its arguments are not valid JSON ({error}). Send it again with complete JSON.")
-}
-
-/// Answers a call whose arguments are JSON, but no object.
-pub const ARGUMENTS_NO_OBJECT: &str =
-    "This call did not run: its arguments must be a JSON object. Send it again with one.";
 
 /// What the conversation keeps in place of arguments that do not parse: servers refuse a history that holds them.
 pub fn bad_arguments_stub(raw: &str) -> String {

@@ -1,252 +1,308 @@
-//! Stand-in for the model client: the contract's types and the smallest client that can drive a test.
+//! Asking a model: what is asked, what came back, and what can go wrong (spec 6.6, decision 16).
+//!
+//! `decode` turns the bytes of a stream into an answer and knows nothing of the network; `request` makes the bytes of a
+//! question; `quirks` says how servers differ; `retry` says when to ask again; `client` is the thin shell around them.
 
-use jr2_shared::harness::{HarnessConfig, ThinkingLevel};
+mod calls;
+pub mod client;
+pub mod decode;
+mod frame;
+pub mod quirks;
+pub mod request;
+pub mod retry;
+
+pub use client::{ClientError, ModelClient, Timeouts};
+pub use jr2_shared::harness::ThinkingLevel;
+pub use retry::RetryBudget;
+
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// True = stop now.
-pub type CancellationSignal = tokio::sync::watch::Receiver<bool>;
-
-/// One request.
+/// One question to a model.
 #[derive(Clone, Debug)]
 pub struct ModelRequest {
-    /// Model id without the provider.
+    /// The model's name at its provider, without the provider's id.
     pub model: String,
-    /// The conversation.
+    /// The conversation, oldest first.
     pub messages: Vec<ChatMessage>,
-    /// The tools block.
+    /// The tools block; shared, because it never changes within a conversation (spec D-2).
     pub tools: Arc<[ToolSpec]>,
-    /// How hard to think.
+    /// How hard to think; `None` leaves it to the provider.
     pub thinking: Option<ThinkingLevel>,
-    /// Most tokens of the answer.
+    /// Most tokens of the answer; `None` takes the provider's configured default, if any.
     pub max_tokens: Option<u64>,
-    /// Sampling temperature.
+    /// Sampling temperature; `None` leaves it to the provider.
     pub temperature: Option<f64>,
 }
 
-/// One message.
+/// One message of a conversation, as the conversation record keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChatMessage {
-    /// System prompt.
+    /// Instructions and standing part.
     System(String),
-    /// User side.
+    /// A prompt.
     User(String),
-    /// The model's.
+    /// What the model said.
     Assistant {
-        /// What it said.
+        /// Its text; empty when it only called tools.
         text: String,
-        /// What it thought.
+        /// Its reasoning, kept whether or not it is ever sent back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         reasoning: Option<String>,
-        /// What it called.
+        /// The calls it made, in order.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
     },
-    /// A tool's result.
+    /// A call's result.
     Tool {
-        /// Which call.
+        /// [`ToolCall::id`].
         call_id: String,
-        /// The result.
+        /// The result text.
         content: String,
     },
 }
 
-/// One call.
+/// A tool call as the model wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Its id.
+    /// Unique within one answer, never empty. Servers may repeat ids over answers.
     pub id: String,
-    /// The tool.
+    /// The tool's name, never empty.
     pub name: String,
-    /// Raw JSON text.
+    /// Raw JSON text; may be cut or wrong, so read it with [`ToolCall::parsed`] or [`ModelAnswer::verdict`].
     pub arguments: String,
 }
 
-/// One tool.
+impl ToolCall {
+    /// The arguments as an object. Empty text and `null` are `{}`; a JSON text inside a JSON string is unwrapped.
+    ///
+    /// # Errors
+    /// A sentence for the model when the text is no JSON object.
+    pub fn parsed(&self) -> Result<Map<String, Value>, String> {
+        if self.arguments.trim().is_empty() {
+            return Ok(Map::new());
+        }
+        let value = match serde_json::from_str::<Value>(&self.arguments) {
+            Ok(Value::String(inner)) => serde_json::from_str(&inner).unwrap_or(Value::String(inner)),
+            Ok(value) => value,
+            Err(error) => return Err(format!("the arguments are not valid JSON: {error}")),
+        };
+        match value {
+            Value::Object(map) => Ok(map),
+            Value::Null => Ok(Map::new()),
+            _ => Err("the arguments are not a JSON object".to_owned()),
+        }
+    }
+}
+
+/// A tool offered to the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it does.
+    /// What it does, for the model.
     pub description: String,
-    /// JSON Schema.
+    /// JSON schema of its arguments.
     pub parameters: Value,
 }
 
-/// Why an answer ended.
+/// Why the model stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// Natural end.
+    /// It was done.
     Stop,
-    /// Calls follow.
+    /// It called tools. Also used when calls are present and the server said `stop`.
     ToolCalls,
-    /// Output limit.
+    /// The output limit cut it.
     Length,
-    /// Filtered.
+    /// The provider withheld the rest.
     ContentFilter,
-    /// Anything else.
+    /// The server said something else, or nothing.
     Unknown(Option<String>),
 }
 
-/// Tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Token counts as the server gave them; a missing one is unknown, not zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Prompt.
-    pub input: u64,
-    /// Answer.
-    pub output: u64,
+    /// Tokens of the question.
+    pub prompt_tokens: Option<u64>,
+    /// Tokens of the answer.
+    pub completion_tokens: Option<u64>,
+    /// Tokens of the question that came from the provider's cache.
+    pub cached_tokens: Option<u64>,
+    /// Tokens of the answer spent on reasoning.
+    pub reasoning_tokens: Option<u64>,
 }
 
-/// One answer.
+/// What the model said.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelAnswer {
-    /// Text.
+    /// Text; empty when it was only white space.
     pub text: String,
-    /// Thinking.
+    /// Reasoning, when the server showed it.
     pub reasoning: Option<String>,
-    /// Calls.
+    /// Calls, in order.
     pub tool_calls: Vec<ToolCall>,
-    /// Why it ended.
+    /// Why it stopped.
     pub finish: Finish,
-    /// Tokens, when said.
+    /// Token counts.
     pub usage: Option<Usage>,
 }
 
+/// Whether a call may run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Run it with these arguments.
+    Run(Map<String, Value>),
+    /// The output limit cut it: never run it, tell the model (this text) to send less.
+    Cut(String),
+    /// The arguments are wrong: never run it, this text is the call's result.
+    Invalid(String),
+}
+
+impl ModelAnswer {
+    /// An answer with nothing in it.
+    pub fn empty() -> Self {
+        Self {
+            text: String::new(),
+            reasoning: None,
+            tool_calls: Vec::new(),
+            finish: Finish::Unknown(None),
+            usage: None,
+        }
+    }
+
+    /// Judges call `index` by itself: under [`Finish::Length`] earlier calls may be whole while the last is cut.
+    pub fn verdict(&self, index: usize) -> Verdict {
+        let Some(call) = self.tool_calls.get(index) else {
+            return Verdict::Invalid("no such call".to_owned());
+        };
+        let last_of_a_cut_answer = self.finish == Finish::Length && index + 1 == self.tool_calls.len();
+        match call.parsed() {
+            // Nothing written yet is `{}` for a whole answer, and a cut call for a cut one.
+            Ok(_) if last_of_a_cut_answer && call.arguments.trim().is_empty() => Verdict::Cut(CUT_TEXT.to_owned()),
+            Ok(arguments) => Verdict::Run(arguments),
+            Err(_) if last_of_a_cut_answer => Verdict::Cut(CUT_TEXT.to_owned()),
+            Err(message) => Verdict::Invalid(format!("The call did not run: {message}. Send it again.")),
+        }
+    }
+
+    /// Whether there is neither text nor a call: reasoning alone is no answer.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.tool_calls.is_empty()
+    }
+
+    /// The answer as the conversation keeps it.
+    pub fn into_message(self) -> ChatMessage {
+        ChatMessage::Assistant { text: self.text, reasoning: self.reasoning, tool_calls: self.tool_calls }
+    }
+}
+
+/// The result of a call that the output limit cut.
+pub const CUT_TEXT: &str = "The call did not run: your answer was cut at the output limit, so its arguments are incomplete. Send less at once.";
+
 /// Why there is no answer.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// Rate or quota.
-    #[error("{message}")]
+    /// The provider's limit or quota, after the retries (spec H-22; decision 24 fixes the prefix).
+    #[error("provider limit: {message}")]
     Limit {
-        /// Words.
+        /// The provider's words.
         message: String,
     },
-    /// Refused.
-    #[error("{message}")]
+    /// The provider refused or failed.
+    #[error("provider error{}: {message}", status_text(.status))]
     Provider {
         /// HTTP status, when there was one.
         status: Option<u16>,
-        /// Words.
+        /// The provider's words.
         message: String,
     },
-    /// Never got through.
-    #[error("{message}")]
+    /// The connection failed or the stream was cut.
+    #[error("provider unreachable: {message}")]
     Transport {
-        /// Words.
+        /// What failed.
         message: String,
     },
-    /// Nothing came for too long.
-    #[error("idle")]
+    /// No byte arrived for the idle limit.
+    #[error("provider sent nothing for the idle limit")]
     Idle,
-    /// Stopped.
+    /// The caller aborted.
     #[error("aborted")]
     Aborted {
-        /// What had come.
+        /// What had arrived, without tool calls (spec H-21).
         partial: Box<ModelAnswer>,
     },
-    /// Too long for the window.
-    #[error("{message}")]
+    /// The question does not fit the model's window.
+    #[error("context overflow: {message}")]
     ContextOverflow {
-        /// Words.
+        /// The provider's words; [`quirks::limit_in`] finds the window in them.
         message: String,
     },
 }
 
-/// Retries left in this Submission.
-#[derive(Debug, Default)]
-pub struct RetryBudget;
-
-/// The client.
-pub struct ModelClient {
-    http: reqwest::Client,
-    config: HarnessConfig,
-    base: String,
+#[allow(clippy::trivially_copy_pass_by_ref, clippy::ref_option)] // The shape thiserror hands over.
+fn status_text(status: &Option<u16>) -> String {
+    status.map(|s| format!(" {s}")).unwrap_or_default()
 }
 
-impl ModelClient {
-    /// Builds it.
-    pub fn new(config: &HarnessConfig, custodian_url: &str) -> Result<Self, reqwest::Error> {
-        let builder = reqwest::Client::builder().no_proxy();
-        let (builder, base) = match custodian_url.strip_prefix("unix:") {
-            Some(path) => (builder.unix_socket(path), "http://custodian".to_owned()),
-            None => (builder, custodian_url.to_owned()),
-        };
-        Ok(Self { http: builder.build()?, config: config.clone(), base })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(arguments: &str) -> ToolCall {
+        ToolCall { id: "c".into(), name: "n".into(), arguments: arguments.into() }
     }
 
-    /// Asks.
-    pub async fn ask(
-        &self,
-        provider_id: &str,
-        request: &ModelRequest,
-        _budget: &mut RetryBudget,
-        abort: &CancellationSignal,
-    ) -> Result<ModelAnswer, ModelError> {
-        let mut abort = abort.clone();
-        tokio::select! {
-            answer = self.once(provider_id, request) => answer,
-            _ = abort.wait_for(|stop| *stop) => Err(ModelError::Aborted { partial: Box::new(empty()) }),
+    fn answer(finish: Finish, calls: &[&str]) -> ModelAnswer {
+        ModelAnswer { tool_calls: calls.iter().map(|a| call(a)).collect(), finish, ..ModelAnswer::empty() }
+    }
+
+    /// 0xPlaygrounds/rig#1437
+    #[test]
+    fn f27_no_arguments_are_an_empty_object() {
+        for text in ["", "  ", "null", "{}", "\"{}\""] {
+            assert_eq!(call(text).parsed(), Ok(Map::new()), "{text}");
         }
     }
 
-    async fn once(&self, provider_id: &str, request: &ModelRequest) -> Result<ModelAnswer, ModelError> {
-        let Some(provider) = self.config.providers.iter().find(|p| p.id == provider_id) else {
-            return Err(ModelError::Transport { message: "no such provider".into() });
-        };
-        let base = if provider.base_url.starts_with('/') {
-            format!("{}{}", self.base, provider.base_url)
-        } else {
-            provider.base_url.clone()
-        };
-        let messages: Vec<Value> = request.messages.iter().map(wire).collect();
-        let tools: Vec<Value> = request.tools.iter().map(|t| json!({"type": "function", "function": t})).collect();
-        let body = json!({"model": request.model, "stream": true, "messages": messages, "tools": tools});
-        let transport = |e: reqwest::Error| ModelError::Transport { message: e.to_string() };
-        let answer = self.http.post(format!("{base}/chat/completions")).json(&body).send().await.map_err(transport)?;
-        let status = answer.status();
-        let text = answer.text().await.map_err(transport)?;
-        if status.as_u16() == 429 {
-            return Err(ModelError::Limit { message: text });
+    /// jaseci-labs/jac#6766, NousResearch/hermes-agent#25399
+    #[test]
+    fn f23_cut_arguments_are_never_run() {
+        for cut in ["", "{", "{\"a\": \"x"] {
+            let a = answer(Finish::Length, &["{\"a\":1}", cut]);
+            assert!(matches!(a.verdict(0), Verdict::Run(_)));
+            assert_eq!(a.verdict(1), Verdict::Cut(CUT_TEXT.into()), "{cut}");
         }
-        if !status.is_success() {
-            return Err(ModelError::Provider { status: Some(status.as_u16()), message: text });
-        }
-        let mut out = empty();
-        for line in text.lines() {
-            let Some(data) = line.strip_prefix("data: ") else { continue };
-            let Ok(chunk) = serde_json::from_str::<Value>(data) else { continue };
-            let delta = &chunk["choices"][0]["delta"];
-            if let Some(piece) = delta["content"].as_str() {
-                out.text.push_str(piece);
-            }
-            for call in delta["tool_calls"].as_array().into_iter().flatten() {
-                out.tool_calls.push(ToolCall {
-                    id: call["id"].as_str().unwrap_or_default().to_owned(),
-                    name: call["function"]["name"].as_str().unwrap_or_default().to_owned(),
-                    arguments: call["function"]["arguments"].as_str().unwrap_or_default().to_owned(),
-                });
-            }
-            match chunk["choices"][0]["finish_reason"].as_str() {
-                Some("length") => out.finish = Finish::Length,
-                Some("tool_calls") => out.finish = Finish::ToolCalls,
-                _ => {}
-            }
-        }
-        Ok(out)
+        // Whole arguments survive a cut that came after them.
+        assert!(matches!(answer(Finish::Length, &["{\"a\":1}"]).verdict(0), Verdict::Run(_)));
     }
-}
 
-fn empty() -> ModelAnswer {
-    ModelAnswer { text: String::new(), reasoning: None, tool_calls: Vec::new(), finish: Finish::Stop, usage: None }
-}
+    /// aaif-goose/goose#9486
+    #[test]
+    fn f26_a_parse_error_is_a_result_for_the_model() {
+        let a = answer(Finish::ToolCalls, &["{\"a\":", "[1]"]);
+        assert!(matches!(a.verdict(0), Verdict::Invalid(m) if m.contains("not valid JSON")));
+        assert!(matches!(a.verdict(1), Verdict::Invalid(m) if m.contains("not a JSON object")));
+        assert!(matches!(a.verdict(2), Verdict::Invalid(_)));
+    }
 
-fn wire(message: &ChatMessage) -> Value {
-    match message {
-        ChatMessage::System(text) => json!({"role": "system", "content": text}),
-        ChatMessage::User(text) => json!({"role": "user", "content": text}),
-        ChatMessage::Assistant { text, tool_calls, .. } => json!({"role": "assistant", "content": text,
-            "tool_calls": tool_calls.iter().map(|c| json!({"id": c.id, "type": "function",
-                "function": {"name": c.name, "arguments": c.arguments}})).collect::<Vec<_>>()}),
-        ChatMessage::Tool { call_id, content } => json!({"role": "tool", "tool_call_id": call_id, "content": content}),
+    #[test]
+    fn messages_survive_the_record() {
+        let all = vec![
+            ChatMessage::System("s".into()),
+            ChatMessage::User("u".into()),
+            ChatMessage::Assistant { text: "t".into(), reasoning: Some("r".into()), tool_calls: vec![call("{}")] },
+            ChatMessage::Tool { call_id: "c".into(), content: "ok".into() },
+        ];
+        let text = serde_json::to_string(&all).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<ChatMessage>>(&text).unwrap(), all);
+    }
+
+    #[test]
+    fn a_limit_says_so_first() {
+        assert!(ModelError::Limit { message: "429".into() }.to_string().starts_with("provider limit"));
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::briefing;
 use crate::menu::Menu;
-use crate::model::{Finish, ModelAnswer, ToolCall};
+use crate::model::{ModelAnswer, ToolCall, Verdict};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
@@ -103,16 +103,14 @@ pub fn plan(
     used: &mut HashSet<String>,
     step: u32,
 ) -> Vec<(ToolCall, Plan)> {
-    let last = answer.tool_calls.len().saturating_sub(1);
     let mut planned = Vec::with_capacity(answer.tool_calls.len());
     for (index, call) in answer.tool_calls.iter().enumerate() {
         let id = fresh_id(&call.id, used, step, index);
-        let cut = answer.finish == Finish::Length && index == last;
-        let (kept, plan) = match arguments(&call.arguments, cut) {
-            Ok(arguments) => {
+        let (kept, plan) = match answer.verdict(index) {
+            Verdict::Run(arguments) => {
                 (Value::Object(arguments.clone()).to_string(), one(&id, &call.name, arguments, working, menu))
             }
-            Err(text) => {
+            Verdict::Cut(text) | Verdict::Invalid(text) => {
                 let written = (call.name.clone(), call.arguments.clone());
                 (briefing::bad_arguments_stub(&call.arguments), Plan::Answer { call: id.clone(), written, text })
             }
@@ -133,24 +131,6 @@ fn one(id: &str, name: &str, arguments: Map<String, Value>, working: &[String], 
         working.iter().map(String::as_str).chain(menu.picks.iter().map(|pick| pick.tool.as_str())).collect();
     let written = (name.to_owned(), Value::Object(arguments).to_string());
     Plan::Answer { call: id.to_owned(), written, text: briefing::no_such_tool(name, &have) }
-}
-
-/// Arguments as an object; nothing and `null` are the empty one. `Err` holds the answer to the call.
-fn arguments(raw: &str, cut: bool) -> Result<Map<String, Value>, String> {
-    let text = raw.trim();
-    if cut && text.is_empty() {
-        return Err(briefing::CALL_CUT_AT_LIMIT.to_owned());
-    }
-    if text.is_empty() {
-        return Ok(Map::new());
-    }
-    match serde_json::from_str::<Value>(text) {
-        Ok(Value::Object(map)) => Ok(map),
-        Ok(Value::Null) => Ok(Map::new()),
-        Ok(_) => Err(briefing::ARGUMENTS_NO_OBJECT.to_owned()),
-        Err(_) if cut => Err(briefing::CALL_CUT_AT_LIMIT.to_owned()),
-        Err(error) => Err(briefing::bad_arguments(&error.to_string())),
-    }
 }
 
 fn fresh_id(given: &str, used: &mut HashSet<String>, step: u32, index: usize) -> String {

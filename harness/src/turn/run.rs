@@ -137,7 +137,7 @@ impl Shell<'_> {
             max_tokens: self.job.max_tokens,
             temperature: self.job.temperature,
         };
-        self.means.model.ask(&self.job.provider, &request, &mut self.budget, &self.stop).await
+        self.means.model.ask(&self.job.provider, &request, &mut self.budget, self.stop.clone()).await
     }
 
     fn print(&self, entries: &[Entry]) {

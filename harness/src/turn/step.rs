@@ -53,7 +53,7 @@ pub enum Stop {
 }
 
 /// What happened.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub enum Input {
     /// The Submission's turn has come.
     Start,
@@ -424,18 +424,8 @@ fn refused(state: &mut State, error: ModelError) -> Vec<Effect> {
             return stopped(state, kept);
         }
         _ if state.stop.is_some() => return stopped(state, Vec::new()),
-        // Fault reasons are read by their first words (spec H-22, decision 24).
-        ModelError::Limit { message } if message.starts_with("provider limit") => message,
-        ModelError::Limit { message } => format!("provider limit: {message}"),
-        ModelError::Provider { status: Some(status), message } => {
-            format!("the model provider answered HTTP {status}: {message}")
-        }
-        ModelError::Provider { status: None, message } => format!("the model provider failed: {message}"),
-        ModelError::Transport { message } => format!("the model provider could not be reached: {message}"),
-        ModelError::Idle => "the model provider sent nothing for too long".to_owned(),
-        ModelError::ContextOverflow { message } => {
-            format!("the conversation no longer fits the model's context window: {message}")
-        }
+        // Fault reasons are read by their first words (spec H-22, decision 24); the error's own text has them.
+        error => error.to_string(),
     };
     settle(state, Vec::new(), Outcome::Failed, error_type::FAILED, &words)
 }

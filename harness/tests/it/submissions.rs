@@ -127,9 +127,9 @@ async fn what_a_model_gets_wrong_comes_back_to_it_as_a_result() {
             said(1),
             "There is no tool \"bush\"; you have: read, write, edit, bash, grep, glob, mcp__jr2__done, mcp__jr2__more."
         );
-        assert!(said(2).starts_with("This call did not run: its arguments are not valid JSON"));
+        assert!(said(2).contains("not valid JSON"), "{}", said(2));
         assert!(said(3).contains("cut at the output limit"));
-        assert!(said(4).contains("must be a JSON object"));
+        assert!(said(4).contains("not a JSON object"));
         assert!(script.picks.is_empty(), "arguments that are no object are never a pick");
         for request in &script.model_requests {
             for message in request["messages"].as_array().unwrap() {

@@ -2,4 +2,5 @@
 //!
 //! The scripted model is a library as well as a binary: the tests of other crates start it in their own process.
 
+pub mod bench;
 pub mod model;

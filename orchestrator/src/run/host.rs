@@ -509,8 +509,7 @@ impl Host {
     pub async fn send_event(&self, run: &RunId, body: Value, key: Option<String>) -> Result<StoredAnswer, HostError> {
         let keep = body.get("keep").and_then(Value::as_bool).unwrap_or(false);
         let (event, payload) = split_event(body)?;
-        let input =
-            if event == "CANCEL" { Input::Cancel { keep } } else { Input::External { event, payload, key } };
+        let input = if event == "CANCEL" { Input::Cancel { keep } } else { Input::External { event, payload, key } };
         self.request(run, input).await
     }
 

@@ -62,7 +62,16 @@ impl RunTask {
         inbox: mpsc::UnboundedReceiver<Box<Message>>,
         birth: Option<Box<Birth>>,
     ) -> Self {
-        Self { shared, program, row, inbox, running: HashMap::new(), bound: HistoryBound::default(), birth, held: false }
+        Self {
+            shared,
+            program,
+            row,
+            inbox,
+            running: HashMap::new(),
+            bound: HistoryBound::default(),
+            birth,
+            held: false,
+        }
     }
 
     /// Runs until the run ended and nothing is left to do, or the host stops.
@@ -225,7 +234,7 @@ impl RunTask {
             history_from: from,
             texts,
             start_keys,
-            delete: false,
+            ..Save::default()
         };
         self.shared.store.save(save).await
     }

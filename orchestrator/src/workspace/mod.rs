@@ -8,7 +8,7 @@ pub mod local;
 mod name;
 mod providers;
 
-pub use local::{INSTANCE_HARNESS, LocalLimits, LocalOptions, LocalProvider};
+pub use local::{LocalLimits, LocalOptions, LocalProvider};
 pub use name::sandbox_name;
 pub use providers::{ProviderBinding, ProviderError, ProviderKey};
 

@@ -93,7 +93,8 @@ fn move_configuration(
     let mut states = |list: Vec<StateIx>, what: &str| -> Vec<StateIx> {
         list.into_iter().filter_map(|s| moved_state(from, to, s, name, what, problems)).collect()
     };
-    configuration.active = states(configuration.active.iter().copied().collect(), "an active state").into_iter().collect();
+    configuration.active =
+        states(configuration.active.iter().copied().collect(), "an active state").into_iter().collect();
     let mut history = BTreeMap::new();
     for (state, list) in std::mem::take(&mut configuration.history) {
         let list = states(list, "a history entry");
@@ -103,10 +104,8 @@ fn move_configuration(
     }
     configuration.history = history;
     let ordinals = std::mem::take(&mut configuration.ordinals);
-    configuration.ordinals = ordinals
-        .into_iter()
-        .filter_map(|(state, n)| find(to, path(from, state)).map(|target| (target, n)))
-        .collect();
+    configuration.ordinals =
+        ordinals.into_iter().filter_map(|(state, n)| find(to, path(from, state)).map(|target| (target, n))).collect();
     for key in configuration.context.keys() {
         if !to.context.contains_key(key) {
             problems.push(format!("{name}: context `{key}` is not declared in the new text"));

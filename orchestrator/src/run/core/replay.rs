@@ -74,8 +74,7 @@ pub fn replay(
     }
     let rev = row.rev;
     let (recorded, replayed) = (text(last), text(&row));
-    let difference =
-        (recorded != replayed).then(|| Difference { rev, part: "row".to_owned(), recorded, replayed });
+    let difference = (recorded != replayed).then(|| Difference { rev, part: "row".to_owned(), recorded, replayed });
     Replay { steps, difference }
 }
 

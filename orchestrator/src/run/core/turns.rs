@@ -28,13 +28,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn frame(
-        &mut self,
-        at: ActorRef,
-        workflow: &Workflow,
-        state: StateIx,
-        serial: u64,
-    ) -> Result<Frame, BeginError> {
+    fn frame(&mut self, at: ActorRef, workflow: &Workflow, state: StateIx, serial: u64) -> Result<Frame, BeginError> {
         let Some(InvocationKind::Agent { agent, prompt, cwd, continued, model, thinking }) =
             workflow.invocations.get(&state).map(|i| &i.kind)
         else {
@@ -126,7 +120,8 @@ impl Work<'_> {
         } else if effects.is_empty() {
             return;
         }
-        let admitted = next.admission.as_ref().map(|a| &a.admission_id) != turn.admission.as_ref().map(|a| &a.admission_id);
+        let admitted =
+            next.admission.as_ref().map(|a| &a.admission_id) != turn.admission.as_ref().map(|a| &a.admission_id);
         if admitted && !restored {
             let (agent, count) = (next.frame.agent.clone(), next.next_admission);
             let child = self.child_path(serial);

@@ -584,6 +584,19 @@ impl Host {
         }
     }
 
+    /// The answer to an earlier delivery of a live Turn, for a Harness that asks again (decision 13).
+    pub async fn delivery(
+        &self,
+        iid: &str,
+        caller: Option<&str>,
+        delivery: &str,
+    ) -> Result<Option<PickAnswer>, HostError> {
+        let (_, sandbox) = self.registration(iid).await?;
+        check_scope(iid, caller, sandbox.as_deref())?;
+        let row = self.row(&run_of(iid))?;
+        Ok(super::core::kept_delivery(&row, iid, delivery))
+    }
+
     /// A run's feed after `from` (decision 43): the watcher joins first, so nothing falls between.
     pub async fn subscribe(&self, run: &RunId, from: Option<FeedId>) -> Result<Feed, HostError> {
         let (tx, live) = mpsc::channel(WATCHER_LAG_MAX);

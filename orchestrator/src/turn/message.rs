@@ -6,9 +6,11 @@ use jr2_shared::harness::{AdmitAnswer, AdmitRequest, AgentDefinition, Settlement
 use jr2_shared::ids::Iid;
 use jr2_shared::notice::CarriedNotice;
 use jr2_shared::surface::PickAnswer;
+use serde::{Deserialize, Serialize};
 
 /// Something that happened. An input that does not fit the phase, or names another admission or Submission, is ignored.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum TurnInput {
     /// Start.
     Begin {

@@ -62,7 +62,7 @@ pub struct RestoreReport {
 }
 
 /// A request that was refused.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum HostError {
     /// No such run, workflow, or Agent.
     #[error("{0}")]
@@ -509,8 +509,7 @@ impl Host {
     pub async fn send_event(&self, run: &RunId, body: Value, key: Option<String>) -> Result<StoredAnswer, HostError> {
         let keep = body.get("keep").and_then(Value::as_bool).unwrap_or(false);
         let (event, payload) = split_event(body)?;
-        let input =
-            if event == "CANCEL" { Input::Cancel { keep } } else { Input::External { event, payload, key } };
+        let input = if event == "CANCEL" { Input::Cancel { keep } } else { Input::External { event, payload, key } };
         self.request(run, input).await
     }
 
@@ -585,6 +584,19 @@ impl Host {
         }
     }
 
+    /// The answer to an earlier delivery of a live Turn, for a Harness that asks again (decision 13).
+    pub async fn delivery(
+        &self,
+        iid: &str,
+        caller: Option<&str>,
+        delivery: &str,
+    ) -> Result<Option<PickAnswer>, HostError> {
+        let (_, sandbox) = self.registration(iid).await?;
+        check_scope(iid, caller, sandbox.as_deref())?;
+        let row = self.row(&run_of(iid))?;
+        Ok(super::core::kept_delivery(&row, iid, delivery))
+    }
+
     /// A run's feed after `from` (decision 43): the watcher joins first, so nothing falls between.
     pub async fn subscribe(&self, run: &RunId, from: Option<FeedId>) -> Result<Feed, HostError> {
         let (tx, live) = mpsc::channel(WATCHER_LAG_MAX);
@@ -623,6 +635,48 @@ impl Host {
                 serde_json::from_slice(&bytes).map_err(|e| HostError::Store(StoreError::Unreadable(e.to_string())))
             })
             .collect()
+    }
+
+    /// Moves a live run to what is deployed now under its workflow's name (decision 40).
+    pub async fn adopt(&self, run: &RunId) -> Result<(), HostError> {
+        let row = self.row(run)?;
+        let program = self.programs().get(&row.workflow).cloned();
+        let program = program.ok_or_else(|| HostError::NotFound(format!("no workflow \"{}\"", row.workflow)))?;
+        let refused = |problems: Vec<String>| HostError::Invalid {
+            message: format!("run {run} cannot move to the new text: {}", problems.join("; ")),
+            problems,
+        };
+        let Some(inbox) = self.inbox(run)? else { return Err(refused(vec!["the run has ended".to_owned()])) };
+        let (reply, answered) = oneshot::channel();
+        inbox.send(Box::new(Message::Adopt(program.clone(), reply))).map_err(|_| HostError::Stopping)?;
+        answered.await.map_err(|_| HostError::Stopping)?.map_err(refused)?;
+        lock(&self.shared.pinned).insert(program.hash.clone(), program);
+        Ok(())
+    }
+
+    /// Re-steps a run from its history and compares (decision 44).
+    pub fn replay(&self, run: &RunId) -> Result<super::core::Replay, HostError> {
+        let row = self.row(run)?;
+        let entries = self.history(run, 0, usize::MAX)?;
+        let invalid = |message: String| HostError::Invalid { message, problems: Vec::new() };
+        match entries.first() {
+            Some(first) if first.rev == 1 => {}
+            Some(first) => {
+                let message = format!("the history of {run} begins at save {}: older saves were dropped", first.rev);
+                return Err(invalid(message));
+            }
+            None => return Err(invalid(format!("run {run} has no history"))),
+        }
+        let adopted = entries.iter().any(|e| matches!(e.input, Input::Adopt { .. }));
+        let hash = match adopted {
+            true => row.first_program.clone().unwrap_or_else(|| row.program.clone()),
+            false => row.program.clone(),
+        };
+        let program = self.program(&hash)?;
+        let mut first = new_row(&program, &row.workflow, row.root.input.clone(), row.started);
+        first.id = row.id.clone();
+        first.semantics = row.semantics;
+        Ok(super::core::replay(program, first, &entries, &row, &|hash| self.program(hash).ok()))
     }
 
     /// The pinned program of a hash.
@@ -699,6 +753,7 @@ fn new_row(program: &Program, workflow: &str, input: Value, now: u64) -> Row {
         id: RunId::from_random(random_id),
         workflow: workflow.to_owned(),
         program: program.hash.clone(),
+        first_program: None,
         started: now,
         clock: now,
         ended: None,

@@ -3,8 +3,8 @@
 //! `core` decides: row and input in, row and effects out, no clock and no await. `task` owns one run: it saves what the
 //! core decided and only then lets the effects leave. `host` owns all tasks.
 
-pub mod core;
 mod clock;
+pub mod core;
 mod feed;
 mod history;
 mod host;

@@ -60,6 +60,9 @@ pub struct Row {
     pub workflow: String,
     /// Hash of its pinned program (decision 40).
     pub program: String,
+    /// Hash of the program it started under, once it was moved to another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_program: Option<String>,
     /// Wall milliseconds since the epoch at its start.
     pub started: u64,
     /// The run's own clock: never goes back (decision 41).

@@ -28,7 +28,9 @@ impl Effect {
             | Self::Watch { serial, .. }
             | Self::ReadLastEnd { serial, .. }
             | Self::Do { serial, .. } => Some(*serial),
-            Self::Abort(_) | Self::Provision(_) | Self::Adopt { .. } | Self::Teardown { .. } | Self::Forget { .. } => None,
+            Self::Abort(_) | Self::Provision(_) | Self::Adopt { .. } | Self::Teardown { .. } | Self::Forget { .. } => {
+                None
+            }
         }
     }
 

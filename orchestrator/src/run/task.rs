@@ -29,6 +29,8 @@ pub(super) enum Message {
     Status(oneshot::Sender<RunStatus>),
     /// The surface of a conversation with the Sandbox it is scoped to.
     Surface(String, oneshot::Sender<Option<(Surface, Option<String>)>>),
+    /// Move to a new text; the reply lists what stands against it.
+    Adopt(Arc<Program>, oneshot::Sender<Result<(), Vec<String>>>),
     /// Stop at once, keep everything.
     Stop,
 }
@@ -60,7 +62,16 @@ impl RunTask {
         inbox: mpsc::UnboundedReceiver<Box<Message>>,
         birth: Option<Box<Birth>>,
     ) -> Self {
-        Self { shared, program, row, inbox, running: HashMap::new(), bound: HistoryBound::default(), birth, held: false }
+        Self {
+            shared,
+            program,
+            row,
+            inbox,
+            running: HashMap::new(),
+            bound: HistoryBound::default(),
+            birth,
+            held: false,
+        }
     }
 
     /// Runs until the run ended and nothing is left to do, or the host stops.
@@ -141,8 +152,25 @@ impl RunTask {
             Message::Surface(iid, reply) => {
                 reply.send(core::surface(&self.program, &self.row, &iid)).ok();
             }
+            Message::Adopt(program, reply) => {
+                reply.send(self.adopt(program).await).ok();
+            }
             Message::Stop => {}
         }
+    }
+
+    async fn adopt(&mut self, program: Arc<Program>) -> Result<(), Vec<String>> {
+        if self.row.status.is_ended() {
+            return Err(vec!["the run has ended".to_owned()]);
+        }
+        let facts = Facts { now: self.shared.clock.now_ms(), seed: random() };
+        let outcome = core::adopt(&self.program, &program, &self.row, facts)?;
+        let text = (program.hash.clone(), program.canonical.as_bytes().to_vec());
+        self.birth = Some(Box::new(Birth { texts: vec![text], start_keys: Vec::new() }));
+        let input = Input::Adopt { program: program.hash.clone() };
+        self.program = program;
+        self.settle(outcome, input, facts).await;
+        Ok(())
     }
 
     /// Takes what follows from the last save, one thing a save.
@@ -156,13 +184,18 @@ impl RunTask {
         }
     }
 
-    /// Applies one input, saves, publishes, and lets its effects leave.
+    /// Applies one input.
     async fn apply(&mut self, input: Input) -> Reply {
         let facts = Facts { now: self.shared.clock.now_ms(), seed: random() };
         if matches!(&input, Input::Turn { .. }) {
             self.held = false;
         }
         let outcome = core::apply(&self.program, &self.row, &input, facts);
+        self.settle(outcome, input, facts).await
+    }
+
+    /// Saves what was decided; only then do the feed, the effects and the answer leave.
+    async fn settle(&mut self, outcome: core::Outcome, input: Input, facts: Facts) -> Reply {
         if !outcome.changed {
             self.perform(outcome.effects);
             return outcome.reply;
@@ -201,7 +234,7 @@ impl RunTask {
             history_from: from,
             texts,
             start_keys,
-            delete: false,
+            ..Save::default()
         };
         self.shared.store.save(save).await
     }

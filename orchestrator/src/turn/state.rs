@@ -130,6 +130,12 @@ impl Turn {
         self.phase == Phase::Ended
     }
 
+    /// May a pick be this Turn's? Before its admission one could only come from an earlier Turn's Submission of the same
+    /// conversation that is not aborted yet; after the Submission's end none can come. The shell refuses those.
+    pub fn takes_picks(&self) -> bool {
+        matches!(self.phase, Phase::Admitting { .. } | Phase::Waiting)
+    }
+
     /// The answer already given to a pick id, for a Harness that asks again (decision 34).
     pub fn kept_answer(&self, pick_id: &str) -> Option<&PickAnswer> {
         self.picks.iter().find(|kept| kept.pick_id == pick_id).map(|kept| &kept.answer)

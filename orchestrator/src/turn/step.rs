@@ -35,9 +35,9 @@ struct Step {
 impl Step {
     fn take(&mut self, input: TurnInput) {
         match (self.turn.phase.clone(), input) {
-            (_, TurnInput::Pick { pick_id, answer }) => self.pick(pick_id, answer),
+            (_, TurnInput::Pick { pick_id, answer }) if self.turn.takes_picks() => self.pick(pick_id, answer),
             (_, TurnInput::RouteReturned { pick_id, answer, allowed }) => {
-                self.route_returned(pick_id, answer, &allowed)
+                self.route_returned(pick_id, answer, &allowed);
             }
             (phase, TurnInput::Restored) => self.repeat(&phase),
             (Phase::New, TurnInput::Begin { held_before }) => {
@@ -288,7 +288,7 @@ impl Step {
         if self.turn.kept_answer(&pick_id).is_some() {
             return;
         }
-        if answer.moved {
+        if answer.moved || answer.outstanding {
             self.turn.moved = true;
             self.turn.nudges = 0;
         }

@@ -1,6 +1,17 @@
 //! Sandbox providers: where a Workspace's Agent runs. A local process here; a Kubernetes resource behind the same trait
 //! later.
 
+mod branches;
+mod control;
+mod git;
+pub mod local;
+mod name;
+mod providers;
+
+pub use local::{LocalLimits, LocalOptions, LocalProvider};
+pub use name::sandbox_name;
+pub use providers::{ProviderBinding, ProviderError, ProviderKey};
+
 use jr2_shared::size::Size;
 use serde::{Deserialize, Serialize};
 use std::future::Future;

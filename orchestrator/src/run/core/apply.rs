@@ -37,7 +37,8 @@ impl Work<'_> {
             Input::Raise { actor, event } => self.raise(*actor, event),
             Input::ChildEnded { serial, end } => self.child_ended(*serial, end),
             Input::Again { serial } => self.again(*serial),
-            Input::Aborted { .. } | Input::TornDown { .. } | Input::TeardownFailed { .. } => {}
+            // Adoption needs both programs: the task does it.
+            Input::Adopt { .. } | Input::Aborted { .. } | Input::TornDown { .. } | Input::TeardownFailed { .. } => {}
         }
     }
 

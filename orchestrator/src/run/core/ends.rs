@@ -36,7 +36,8 @@ impl Work<'_> {
 
     /// The actor is over and so is its Sandbox.
     pub fn actor_ended(&mut self, at: ActorRef) {
-        let output = self.actor(at).and_then(|a| a.chart.as_ref()).and_then(|c| c.output.clone()).unwrap_or(Value::Null);
+        let output =
+            self.actor(at).and_then(|a| a.chart.as_ref()).and_then(|c| c.output.clone()).unwrap_or(Value::Null);
         if at == 0 {
             self.row.output = Some(output);
             self.end_run(Status::Done, None);

@@ -1,7 +1,7 @@
 //! Gates and outside events: accepted by name and schema, answered once per activation and key (decision 35).
 
-use super::machine::Work;
 use super::ActorRef;
+use super::machine::Work;
 use crate::chart::{self, Event, EventScope, StateIx};
 use crate::run::{ANSWERS_KEPT, BUFFERED_MAX, Buffered, InvokedKind, StoredAnswer};
 use crate::workflow::{Audience, InvocationKind};

@@ -295,7 +295,7 @@ impl Work<'_> {
 }
 
 /// Longest reason on the feed, in characters.
-pub(super) const FEED_REASON_MAX_CHARS: usize = 500;
+const FEED_REASON_MAX_CHARS: usize = 500;
 
 pub(super) fn bounded(text: &str, max: usize) -> String {
     if text.chars().count() <= max {

@@ -1,20 +1,24 @@
 //! The pure core of one run: `apply(program, row, input, facts) -> Outcome`. It reads no clock and awaits nothing; random
 //! bits and the time come in with the input, so a recorded run re-steps to the same rows (decision 44).
 
+mod adopt;
 mod apply;
 mod ends;
 mod gates;
 mod invoke;
 mod machine;
 mod picks;
+mod replay;
 mod restore;
 mod surface;
 mod timers;
 mod turns;
 mod workspaces;
 
+pub use adopt::adopt;
 pub use apply::apply;
-pub use picks::turn_of;
+pub use picks::{kept_delivery, turn_of};
+pub use replay::{Difference, Replay, replay};
 pub use restore::{Reattached, reattach};
 pub use surface::{OpenGate, gates_of, surface, surface_refusal, turns_of};
 pub use timers::next_due;
@@ -146,6 +150,11 @@ pub enum Input {
     },
     /// The clock moved: what is due fires, one thing a save.
     Tick,
+    /// The run was moved to a new text (`jr2 adopt`).
+    Adopt {
+        /// Hash of the new program.
+        program: String,
+    },
     /// Queued: an event for one machine.
     Raise {
         /// Actor path by invocation serials.

@@ -98,3 +98,10 @@ pub fn turn_of(row: &Row, serial: u64) -> Option<&Turn> {
     }
     below(&row.root, serial)
 }
+
+/// The answer of an earlier delivery of a conversation's live Turn.
+pub fn kept_delivery(row: &Row, iid: &str, delivery: &str) -> Option<PickAnswer> {
+    let (_, _, serial) = find_turn(&row.root, 0, iid)?;
+    let turn = turn_of(row, serial)?;
+    turn.picks.iter().map(|kept| &kept.answer).find(|answer| answer.delivery_id == delivery).cloned()
+}

@@ -1,7 +1,7 @@
 //! Timers: delays and retry pauses. One thing fires a save (decision 41).
 
-use super::machine::Work;
 use super::ActorRef;
+use super::machine::Work;
 use crate::chart::{Event, EventScope, StateIx};
 use crate::run::{Actor, InvokedKind, Row};
 use serde_json::Value;

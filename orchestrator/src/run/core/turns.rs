@@ -1,6 +1,6 @@
 //! The bridge to the Turn protocol: a Turn's effects become the run's.
 
-use super::invoke::{BeginError, FEED_REASON_MAX_CHARS, bounded};
+use super::invoke::{BeginError, bounded};
 use super::machine::Work;
 use super::{ActorRef, AdmitEffect, Effect, Place};
 use crate::chart::{self, Event, EventScope, StateIx};
@@ -28,13 +28,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn frame(
-        &mut self,
-        at: ActorRef,
-        workflow: &Workflow,
-        state: StateIx,
-        serial: u64,
-    ) -> Result<Frame, BeginError> {
+    fn frame(&mut self, at: ActorRef, workflow: &Workflow, state: StateIx, serial: u64) -> Result<Frame, BeginError> {
         let Some(InvocationKind::Agent { agent, prompt, cwd, continued, model, thinking }) =
             workflow.invocations.get(&state).map(|i| &i.kind)
         else {
@@ -117,15 +111,17 @@ impl Work<'_> {
     /// Something happened to a Turn.
     pub fn turn_input(&mut self, serial: u64, input: TurnInput) {
         let Some(Invoked { kind: InvokedKind::Agent(turn), .. }) = self.invoked(serial) else { return };
+        let turn = turn.clone();
         let restored = input == TurnInput::Restored;
-        let (next, effects) = turn::step(turn, input);
-        if next != **turn {
+        let (next, effects) = turn::step(&turn, input);
+        if next != *turn {
             self.changed = true;
             self.grew = true;
         } else if effects.is_empty() {
             return;
         }
-        let admitted = next.admission.as_ref().map(|a| &a.admission_id) != turn.admission.as_ref().map(|a| &a.admission_id);
+        let admitted =
+            next.admission.as_ref().map(|a| &a.admission_id) != turn.admission.as_ref().map(|a| &a.admission_id);
         if admitted && !restored {
             let (agent, count) = (next.frame.agent.clone(), next.next_admission);
             let child = self.child_path(serial);

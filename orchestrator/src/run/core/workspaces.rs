@@ -22,8 +22,12 @@ impl Work<'_> {
         match self.sandbox_spec(at, definition) {
             Ok(spec) => {
                 let since = self.now();
-                let record =
-                    WorkspaceRecord { spec: spec.clone(), phase: WorkspacePhase::Provisioning, provisioned: None, since };
+                let record = WorkspaceRecord {
+                    spec: spec.clone(),
+                    phase: WorkspacePhase::Provisioning,
+                    provisioned: None,
+                    since,
+                };
                 if let Some(actor) = self.actor_mut(at) {
                     actor.workspace = Some(record);
                 }

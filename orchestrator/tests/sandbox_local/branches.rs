@@ -1,6 +1,6 @@
 //! Teardown: what an Agent made survives, what it started does not.
 
-use crate::rig::{Rig, client, git, runs, worktree};
+use crate::rig::{Rig, client, commit, git, runs, worktree};
 use jr2_orchestrator::workspace::SandboxProvider;
 use std::process::{Child, Command, Stdio};
 
@@ -10,7 +10,7 @@ async fn the_branch_is_fetched_and_everything_else_goes() {
     let provider = rig.provider();
     let spec = rig.spec("ws-a");
     let made = provider.provision(&spec).await.unwrap();
-    let commit = rig.commit(&worktree(&made), "fix.txt", "fixed\n");
+    let made_commit = commit(&worktree(&made), "fix.txt", "fixed\n");
     let url = provider.endpoint("ws-a").unwrap().url;
     let stray: i32 = client(&url).post("http://h/stray").send().await.unwrap().text().await.unwrap().parse().unwrap();
     assert!(runs(stray));
@@ -20,9 +20,9 @@ async fn the_branch_is_fetched_and_everything_else_goes() {
     assert!(runs(pid), "another Sandbox's uid removes nothing");
     let saved = provider.teardown(&spec, &made.uid).await.unwrap();
     assert_eq!(saved.len(), 1);
-    assert_eq!((saved[0].branch.as_str(), &saved[0].commit), ("jr2/fix", &commit));
+    assert_eq!((saved[0].branch.as_str(), &saved[0].commit), ("jr2/fix", &made_commit));
     assert_eq!(saved[0].repository, rig.source.to_string_lossy());
-    assert_eq!(git(&rig.source, &["rev-parse", "refs/heads/jr2/fix"]), commit);
+    assert_eq!(git(&rig.source, &["rev-parse", "refs/heads/jr2/fix"]), made_commit);
     assert_eq!(git(&rig.source, &["status", "--porcelain=2", "--branch"]), before, "the user's checkout is untouched");
     assert!(!runs(pid) && !runs(stray), "a process is left");
     assert!(!rig.state.join("workspaces/ws-a").exists());
@@ -59,12 +59,12 @@ async fn a_taken_name_is_never_moved() {
     let provider = rig.provider();
     let spec = rig.spec("ws-a");
     let made = provider.provision(&spec).await.unwrap();
-    let commit = rig.commit(&worktree(&made), "fix.txt", "fixed\n");
+    let made_commit = commit(&worktree(&made), "fix.txt", "fixed\n");
     git(&rig.source, &["branch", "jr2/fix"]);
     let taken = git(&rig.source, &["rev-parse", "jr2/fix"]);
     let saved = provider.teardown(&spec, &made.uid).await.unwrap();
     assert_eq!(saved[0].branch, "jr2/fix-2");
-    assert_eq!(git(&rig.source, &["rev-parse", "jr2/fix-2"]), commit);
+    assert_eq!(git(&rig.source, &["rev-parse", "jr2/fix-2"]), made_commit);
     assert_eq!(git(&rig.source, &["rev-parse", "jr2/fix"]), taken);
 }
 
@@ -72,7 +72,7 @@ async fn a_taken_name_is_never_moved() {
 async fn uncommitted_work_gets_a_branch_of_its_own_and_nothing_the_agent_configured_runs() {
     let rig = Rig::new();
     std::fs::write(rig.source.join(".gitignore"), "ignored\n").unwrap();
-    rig.commit(&rig.source, "b.txt", "b\n");
+    commit(&rig.source, "b.txt", "b\n");
     let provider = rig.provider();
     let spec = rig.spec("ws-a");
     let made = provider.provision(&spec).await.unwrap();
@@ -114,7 +114,7 @@ async fn a_branch_that_cannot_be_saved_keeps_its_workspace() {
     let provider = rig.provider();
     let spec = rig.spec("ws-a");
     let made = provider.provision(&spec).await.unwrap();
-    rig.commit(&worktree(&made), "fix.txt", "fixed\n");
+    commit(&worktree(&made), "fix.txt", "fixed\n");
     let away = rig.root().join("away");
     std::fs::rename(&rig.source, &away).unwrap();
     let error = provider.teardown(&spec, &made.uid).await.unwrap_err();
@@ -151,12 +151,12 @@ async fn a_sweep_removes_what_no_run_has_and_saves_its_work() {
     let mut orphan = rig.spec("ws-orphan");
     orphan.branch = "orphan".into();
     let made = first.provision(&orphan).await.unwrap();
-    let commit = rig.commit(&worktree(&made), "fix.txt", "fixed\n");
+    let made_commit = commit(&worktree(&made), "fix.txt", "fixed\n");
     let pid = rig.pid("ws-orphan");
     drop(first);
     let second = rig.provider();
     assert_eq!(second.sweep(&["ws-live".to_owned()]).await, 1);
-    assert_eq!(git(&rig.source, &["rev-parse", "refs/heads/orphan"]), commit);
+    assert_eq!(git(&rig.source, &["rev-parse", "refs/heads/orphan"]), made_commit);
     assert!(!runs(pid) && !rig.record_path("ws-orphan").exists());
     assert!(worktree(&kept).exists() && runs(rig.pid("ws-live")));
     assert_eq!(second.sweep(&["ws-live".to_owned()]).await, 0);
@@ -172,11 +172,11 @@ async fn a_source_from_afar_is_saved_beside_the_state() {
     let mut spec = rig.spec("ws-a");
     spec.repos[0].url = format!("git://127.0.0.1:{port}/source");
     let made = provider.provision(&spec).await.unwrap();
-    let commit = rig.commit(&worktree(&made), "fix.txt", "fixed\n");
+    let made_commit = commit(&worktree(&made), "fix.txt", "fixed\n");
     let saved = provider.teardown(&spec, &made.uid).await.unwrap();
     let kept = rig.state.join("branches/app.git");
     assert_eq!(saved[0].repository, kept.to_string_lossy());
-    assert_eq!(git(&kept, &["rev-parse", "refs/heads/jr2/fix"]), commit);
+    assert_eq!(git(&kept, &["rev-parse", "refs/heads/jr2/fix"]), made_commit);
     git(&kept, &["fsck", "--connectivity-only"]);
     daemon.kill().unwrap();
     daemon.wait().unwrap();

@@ -52,8 +52,8 @@ impl Rig {
         let program = std::env::current_exe().unwrap();
         rig.script(&format!("exec '{}' --exact rig::fake_harness --ignored --nocapture", program.display()));
         std::fs::create_dir(&rig.source).unwrap();
-        rig.git(&rig.source, &["init", "-q", "-b", "main"]);
-        rig.commit(&rig.source, "a.txt", "one\n");
+        git(&rig.source, &["init", "-q", "-b", "main"]);
+        commit(&rig.source, "a.txt", "one\n");
         rig
     }
 
@@ -75,7 +75,7 @@ impl Rig {
             Router::new().route("/agents/{iid}/surface", get(move || async move { name }))
         });
         let mut options = LocalOptions::new(self.state.clone(), self.harness.clone(), control, self.send.clone());
-        options.providers = self.providers.clone();
+        options.providers.clone_from(&self.providers);
         options.api_port = Some(4_000);
         options.owner_epoch = 3;
         options.limits.look = Duration::from_millis(20);
@@ -112,17 +112,6 @@ impl Rig {
     /// The running Harness's pid as the record has it.
     pub fn pid(&self, name: &str) -> i32 {
         i32::try_from(self.record(name)["process"]["pid"].as_i64().unwrap()).unwrap()
-    }
-
-    pub fn git(&self, dir: &Path, args: &[&str]) -> String {
-        git(dir, args)
-    }
-
-    pub fn commit(&self, dir: &Path, file: &str, text: &str) -> String {
-        std::fs::write(dir.join(file), text).unwrap();
-        git(dir, &["add", "-A"]);
-        git(dir, &["commit", "-q", "-m", "change"]);
-        git(dir, &["rev-parse", "HEAD"])
     }
 
     pub async fn event(&mut self) -> SandboxEvent {
@@ -162,6 +151,14 @@ pub fn git(dir: &Path, args: &[&str]) -> String {
         .unwrap();
     assert!(out.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8_lossy(&out.stdout).trim().to_owned()
+}
+
+/// Writes a file and commits everything; answers the commit.
+pub fn commit(dir: &Path, file: &str, text: &str) -> String {
+    std::fs::write(dir.join(file), text).unwrap();
+    git(dir, &["add", "-A"]);
+    git(dir, &["commit", "-q", "-m", "change"]);
+    git(dir, &["rev-parse", "HEAD"])
 }
 
 pub fn worktree(made: &Provisioned) -> PathBuf {

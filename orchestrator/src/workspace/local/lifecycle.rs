@@ -311,10 +311,10 @@ fn random_word() -> Result<String, ProvisionError> {
 /// A git that outlived its Orchestrator may still write there; what it leaves goes with the Workspace at the latest.
 async fn remove_partial(work: &Path) {
     for entry in std::fs::read_dir(work).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(PARTIAL_PREFIX) {
-            if let Err(error) = remove_tree(&entry.path()).await {
-                tracing::warn!(%error, "sandbox.partial_kept");
-            }
+        if entry.file_name().to_string_lossy().starts_with(PARTIAL_PREFIX)
+            && let Err(error) = remove_tree(&entry.path()).await
+        {
+            tracing::warn!(%error, "sandbox.partial_kept");
         }
     }
 }

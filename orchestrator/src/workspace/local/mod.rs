@@ -19,8 +19,8 @@ use super::control::Custodian;
 use super::git::{GIT_TIMEOUT, Git};
 use super::providers::{ProviderBinding, ProviderError, Providers};
 use super::{
-    HarnessEndpoint, ProviderFuture, ProvisionError, Provisioned, SandboxEvent, SandboxProvider, SandboxSpec,
-    SavedBranch,
+    HarnessEndpoint, INSTANCE_HARNESS, ProviderFuture, ProvisionError, Provisioned, SandboxEvent, SandboxProvider,
+    SandboxSpec, SavedBranch,
 };
 use layout::Layout;
 use std::collections::HashMap;
@@ -31,9 +31,6 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-
-/// The name of the Instance Harness, as a Sandbox name (spec 2.3: its placement).
-pub const INSTANCE_HARNESS: &str = "jr2-instance-harness";
 
 /// Gives the control routes of a Sandbox: the surface, the picks, and their answers.
 pub type ControlRoutes = Arc<dyn Fn(&str) -> axum::Router + Send + Sync>;
@@ -212,6 +209,19 @@ impl SandboxProvider for LocalProvider {
             let turn = self.turn(&spec.name);
             let _held = turn.lock().await;
             self.teardown_held(&spec.name, uid).await
+        })
+    }
+
+    fn step<'a>(
+        &'a self,
+        name: &'a str,
+        key: &'a str,
+        attempt: u32,
+        request: &'a crate::run::core::DoRequest,
+    ) -> ProviderFuture<'a, crate::run::core::DoResult> {
+        Box::pin(async move {
+            let _ = (name, key, attempt, request);
+            crate::run::core::DoResult::Failed { reason: "unavailable".to_owned(), detail: serde_json::Value::Null }
         })
     }
 

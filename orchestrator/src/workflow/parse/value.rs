@@ -86,7 +86,11 @@ impl Parser<'_> {
                 None => text.span,
             };
             let near = suggest(name, ROOTS);
-            let help = if near.starts_with("did") { near } else { format!("{near}; a text needs quotes: `\"'{}'\"`", clip(name)) };
+            let help = if near.starts_with("did") {
+                near
+            } else {
+                format!("{near}; a text needs quotes: `\"'{}'\"`", clip(name))
+            };
             let message = format!("`{}` is not a name an expression can see", clip(name));
             self.problems.add(&codes::UNKNOWN_NAME, span, message, help);
             return;

@@ -109,6 +109,7 @@ impl Custodian {
     /// A client for `JR2_CUSTODIAN_URL` (`http://…` or `unix:/path`).
     pub fn new(url: &str, token: Option<String>, ladder: Ladder) -> Result<Self, reqwest::Error> {
         // Proxies of the environment are for the Agent's processes, never for control routes.
+        crate::tls::install();
         let builder = reqwest::Client::builder().no_proxy();
         let (builder, base) = match url.strip_prefix("unix:") {
             Some(path) => (builder.unix_socket(path), "http://custodian".to_owned()),

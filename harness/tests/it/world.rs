@@ -116,6 +116,7 @@ impl World {
             .with_state(Arc::clone(&fake));
         tokio::spawn(async move { axum::serve(listener, router).await });
         std::fs::create_dir(dir.path().join("work")).unwrap();
+        jr2_harness::tls::install();
         let http = reqwest::Client::builder().no_proxy().unix_socket(dir.path().join("harness.sock")).build().unwrap();
         let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let mut world = Self { dir, fake, http, child: None, env };

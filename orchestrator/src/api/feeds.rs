@@ -59,8 +59,7 @@ pub async fn open_run_feed(
 
 async fn one_run(api: &Api, run: &RunId, from: Option<FeedId>, open: bool) -> Result<Response, Refused> {
     let feed = api.host.subscribe(run, from).await?;
-    let mut last = feed.backlog.last().map(|(id, _)| *id).or(from);
-    let covered = last;
+    let covered = feed.backlog.last().map(|(id, _)| *id).or(from);
     let status = &feed.status;
     let mut first = vec![Ok(Event::default().retry(RETRY).comment("jr2"))];
     first.extend(feed.backlog.iter().filter_map(|(id, entry)| event(Some(*id), entry, open)).map(Ok));
@@ -69,13 +68,10 @@ async fn one_run(api: &Api, run: &RunId, from: Option<FeedId>, open: bool) -> Re
         let data = json!({ "runId": run.as_str(), "workflow": status.workflow, "status": status.status,
                            "value": status.value });
         let entry = FeedEntry { kind: FeedKind::Status, data };
-        first.extend(event(last, &entry, open).map(Ok));
+        first.extend(event(covered, &entry, open).map(Ok));
     }
     let ended = status.status.is_ended();
-    let rest = live(feed.live, covered, move |id, entry| {
-        last = Some(id);
-        event(last, entry, open)
-    });
+    let rest = live(feed.live, covered, move |id, entry| event(Some(id), entry, open));
     let all: std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>> = if ended {
         Box::pin(stream::iter(first).chain(closed("ended")))
     } else {

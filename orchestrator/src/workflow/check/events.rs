@@ -12,9 +12,9 @@ use std::collections::{HashMap, HashSet};
 pub const MECHANISM_EVENTS: [(&str, Option<&[&str]>); 9] = [
     ("agent.fault", Some(&["instanceId", "reason"])),
     ("agent.done", Some(&["text"])),
-    ("done.run", None),
+    ("done.run", Some(&["output"])),
     ("error.run", None),
-    ("done.do", None),
+    ("done.do", Some(&["result"])),
     ("error.do", None),
     ("done.state", None),
     ("error.expression", Some(&["where", "message"])),
@@ -69,7 +69,7 @@ fn known_event(definition: &Definition, descriptor: &Spanned<String>, problems: 
             return;
         }
         let paths = definition.states.iter().filter(|s| !s.children.is_empty() && !s.path.is_empty());
-        let message = format!("`{}` names no state", clip(&descriptor.value));
+        let message = format!("`{}` names no state that has children", clip(&descriptor.value));
         let help = suggest(path, paths.map(|s| s.path.as_str()));
         problems.add(&codes::UNKNOWN_TARGET, descriptor.span, message, help);
         return;

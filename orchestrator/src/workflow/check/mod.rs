@@ -9,6 +9,8 @@ mod structure;
 mod turns;
 
 use super::codes;
+pub use names::ROOTS;
+
 use super::definition::Definition;
 use super::diagnostic::Problems;
 use super::lower::lower;

@@ -150,6 +150,7 @@ impl Parser<'_> {
 
     fn step(&mut self, node: &Node) -> Option<DoStep> {
         let sight = Sight::State;
+        self.step_keys(node);
         let timeout = node.get("timeout").and_then(Node::text).and_then(|text| parse_duration_ms(text).ok());
         if let Some(command) = node.get("command") {
             return Some(DoStep::Command {
@@ -169,6 +170,22 @@ impl Parser<'_> {
             body,
             timeout_ms: timeout.unwrap_or(REQUEST_TIMEOUT_MS),
         })
+    }
+
+    /// Which keys of a step go together.
+    fn step_keys(&mut self, node: &Node) {
+        if let (Some(_), Some(http)) = (node.get("command"), node.entry("http")) {
+            let message = "a step cannot have both `command` and `http`";
+            self.problems.add(&codes::KEYS_EXCLUDE, http.key.span, message, "move the request into a state of its own");
+        }
+        for (key, partners) in [("cwd", &["command"][..]), ("env", &["command"]), ("timeout", &["command", "http"])] {
+            let Some(entry) = node.entry(key).filter(|_| partners.iter().all(|p| node.get(p).is_none())) else {
+                continue;
+            };
+            let message = format!("`{key}` stands without `{}`", partners.join("` or `"));
+            let help = format!("add `{}`, or remove `{key}`", partners[0]);
+            self.problems.add(&codes::KEY_WITHOUT_PARTNER, entry.key.span, message, help);
+        }
     }
 
     fn template_map(&mut self, node: Option<&Node>, sight: &Sight) -> Vec<(String, crate::expression::Template)> {

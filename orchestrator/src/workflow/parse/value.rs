@@ -3,8 +3,11 @@
 use super::Parser;
 use crate::chart::Action;
 use crate::expression::{Expression, ExpressionError, Reference, Template, ValueSource};
+use crate::workflow::check::ROOTS;
 use crate::workflow::codes;
 use crate::workflow::definition::{Sight, Site};
+use crate::workflow::diagnostic::suggest;
+use crate::workflow::input::clip_message;
 use crate::workflow::source::{Node, NodeKind, Spanned, clip};
 use serde_json::Value;
 
@@ -76,7 +79,23 @@ impl Parser<'_> {
             Some(offset) => self.problems.source.locate(text.span, &text.value, offset, 1),
             None => text.span,
         };
-        let message = format!("this expression cannot be parsed: {}", clip(&error.message));
+        if error.message.starts_with("unknown name `") {
+            let name = error.message.split('`').nth(1).unwrap_or_default();
+            let span = match error.offset {
+                Some(offset) => self.problems.source.locate(text.span, &text.value, offset, name.len()),
+                None => text.span,
+            };
+            let near = suggest(name, ROOTS);
+            let help = if near.starts_with("did") {
+                near
+            } else {
+                format!("{near}; a text needs quotes: `\"'{}'\"`", clip(name))
+            };
+            let message = format!("`{}` is not a name an expression can see", clip(name));
+            self.problems.add(&codes::UNKNOWN_NAME, span, message, help);
+            return;
+        }
+        let message = format!("this expression cannot be parsed: {}", clip_message(&error.message));
         self.problems.add(
             &codes::BAD_EXPRESSION,
             span,

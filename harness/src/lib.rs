@@ -1,4 +1,15 @@
-//! The Harness runs an Agent's conversations inside its Sandbox.
+//! The Harness: runs an Agent's conversations next to the files it works on, and speaks to nobody but its Custodian.
+//!
+//! What is decided lives in pure rooms (`turn::step`, `conversation::queue`, `conversation::log`, `briefing`, the words of
+//! `menu`); what touches the world lives in thin shells around them (`server`, `turn::run`, `menu::custodian`, `model`,
+//! `tools`).
 
+pub mod briefing;
+pub mod config;
+pub mod conversation;
+pub mod menu;
 pub mod model;
+pub mod server;
+pub mod tls;
 pub mod tools;
+pub mod turn;

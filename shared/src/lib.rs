@@ -7,5 +7,6 @@ pub mod harness;
 pub mod ids;
 pub mod notice;
 pub mod prompts;
+pub mod repo;
 pub mod size;
 pub mod surface;

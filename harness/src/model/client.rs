@@ -119,6 +119,7 @@ impl ModelClient {
     /// # Errors
     /// As [`ModelClient::new`].
     pub fn with_timeouts(config: &HarnessConfig, custodian_url: &str, timeouts: Timeouts) -> Result<Self, ClientError> {
+        crate::tls::install();
         let builder = || {
             // A redirect would carry the conversation to a place nobody configured.
             reqwest::Client::builder().connect_timeout(timeouts.connect).redirect(reqwest::redirect::Policy::none())

@@ -124,3 +124,151 @@ pub enum Action {
         payload: Option<ValueSource>,
     },
 }
+
+/// The root state of every chart.
+pub const ROOT: StateIx = 0;
+
+impl Chart {
+    /// One state. A chart that passed [`Chart::check`] holds every index it mentions; a configuration that passed
+    /// [`Configuration::is_legal`](super::Configuration::is_legal) mentions no other.
+    pub fn state(&self, ix: StateIx) -> &State {
+        &self.states[ix as usize]
+    }
+
+    /// The state with this path; `""` is the root.
+    pub fn find(&self, path: &str) -> Option<StateIx> {
+        self.states.iter().position(|state| state.path == path).and_then(|ix| StateIx::try_from(ix).ok())
+    }
+
+    /// Is `a` a proper descendant of `b`?
+    pub fn is_descendant(&self, a: StateIx, b: StateIx) -> bool {
+        b < a && a <= self.state(b).last
+    }
+
+    /// The proper ancestors of a state, its parent first, the root last.
+    pub fn ancestors(&self, ix: StateIx) -> impl Iterator<Item = StateIx> + '_ {
+        std::iter::successors(self.state(ix).parent, |&parent| self.state(parent).parent)
+    }
+
+    /// The children of a state without history pseudo-states.
+    pub fn regions(&self, ix: StateIx) -> impl Iterator<Item = StateIx> + '_ {
+        self.state(ix).children.iter().copied().filter(|&child| !self.state(child).is_history())
+    }
+
+    /// Is `ix` in the part of the Agent that `invoking` invokes? The state itself, its ancestors up to below the nearest
+    /// one that invokes an Agent, and its descendants down to above those that invoke one (format "Menu, Allowed picks").
+    pub fn in_agent_part(&self, invoking: StateIx, ix: StateIx) -> bool {
+        let invokes_agent = |ix: StateIx| matches!(self.state(ix).invoke, Some(InvokeKind::Agent(_)));
+        let (low, high) = (invoking.max(ix), invoking.min(ix));
+        if low == high {
+            return true;
+        }
+        self.is_descendant(low, high)
+            && std::iter::once(low)
+                .chain(self.ancestors(low))
+                .take_while(|&on_way| on_way >= high)
+                .all(|on_way| on_way == invoking || !invokes_agent(on_way))
+    }
+
+    /// The part of the Agent that `invoking` invokes, in document order; see [`Chart::in_agent_part`].
+    pub fn agent_part(&self, invoking: StateIx) -> Vec<StateIx> {
+        (ROOT..self.states.len() as StateIx).filter(|&ix| self.in_agent_part(invoking, ix)).collect()
+    }
+
+    /// Where a state stands in its workflow file: `states.review.states.open`.
+    pub fn place(&self, ix: StateIx) -> String {
+        let mut keys: Vec<&str> =
+            std::iter::once(ix).chain(self.ancestors(ix)).map(|ix| self.state(ix).key.as_str()).collect();
+        keys.pop();
+        keys.iter().rev().map(|key| format!("states.{key}")).collect::<Vec<_>>().join(".")
+    }
+
+    /// Checks the shape the step function relies on: document order, targets that exist, initial states and history
+    /// defaults inside their parent. The error names the first state that is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        if self.states.is_empty() {
+            return Err("the chart has no root".to_owned());
+        }
+        for (ix, state) in (ROOT..).zip(&self.states) {
+            self.check_state(ix, state).map_err(|problem| format!("state `{}`: {problem}", state.path))?;
+        }
+        Ok(())
+    }
+
+    fn check_state(&self, ix: StateIx, state: &State) -> Result<(), String> {
+        let count = self.states.len() as StateIx;
+        let inside = |target: &StateIx| *target < count && self.is_descendant(*target, ix);
+        let targets = state.transitions.iter().flat_map(|transition| &transition.targets);
+        if targets.clone().any(|target| *target >= count || *target == ROOT) {
+            return Err("a transition has a target that does not exist".to_owned());
+        }
+        let expected_last =
+            state.children.last().map_or(ix, |child| self.states.get(*child as usize).map_or(ix, |s| s.last));
+        let ordered = state.children.first().is_none_or(|first| *first == ix + 1)
+            && state
+                .children
+                .windows(2)
+                .all(|pair| self.states.get(pair[0] as usize).is_some_and(|s| s.last + 1 == pair[1]));
+        let adopted =
+            state.children.iter().all(|child| self.states.get(*child as usize).is_some_and(|s| s.parent == Some(ix)));
+        if !ordered || !adopted || state.last != expected_last || (ix == ROOT) != state.parent.is_none() {
+            return Err("its children are not in document order".to_owned());
+        }
+        match &state.kind {
+            StateKind::Compound { initial, .. } if initial.is_empty() || !initial.iter().all(inside) => {
+                Err("its initial state is not inside it".to_owned())
+            }
+            StateKind::Compound { initial, .. } if !self.is_legal_target_set(initial) => {
+                Err("its initial states exclude each other".to_owned())
+            }
+            StateKind::History { default, .. } => {
+                let parent = state.parent.unwrap_or(ROOT);
+                let fits = |target: &StateIx| {
+                    *target < count && self.is_descendant(*target, parent) && !self.state(*target).is_history()
+                };
+                if default.is_empty() || !default.iter().all(fits) {
+                    return Err("its default is not a state beside it".to_owned());
+                }
+                Ok(())
+            }
+            StateKind::Parallel if self.regions(ix).next().is_none() => Err("it has no regions".to_owned()),
+            StateKind::Atomic | StateKind::Final { .. } if !state.children.is_empty() => {
+                Err("a state of its kind has no children".to_owned())
+            }
+            _ if !state.transitions.iter().all(|transition| self.is_legal_target_set(&transition.targets)) => {
+                Err("a transition has targets that exclude each other".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Can these states be active together? Any two must lie in different regions of one parallel state.
+    pub fn is_legal_target_set(&self, targets: &[StateIx]) -> bool {
+        targets.iter().enumerate().all(|(at, &a)| {
+            targets[at + 1..].iter().all(|&b| {
+                let common = self.ancestors(a).find(|&ancestor| self.is_descendant(b, ancestor));
+                a != b
+                    && !self.is_descendant(a, b)
+                    && !self.is_descendant(b, a)
+                    && common.is_some_and(|common| matches!(self.state(common).kind, StateKind::Parallel))
+            })
+        })
+    }
+}
+
+impl State {
+    /// Is it a history pseudo-state?
+    pub fn is_history(&self) -> bool {
+        matches!(self.kind, StateKind::History { .. })
+    }
+
+    /// Is it active without an active child?
+    pub fn is_leaf(&self) -> bool {
+        matches!(self.kind, StateKind::Atomic | StateKind::Final { .. })
+    }
+
+    /// Has it delayed transitions?
+    pub fn has_timers(&self) -> bool {
+        self.transitions.iter().any(|transition| matches!(transition.trigger, Trigger::After { .. }))
+    }
+}

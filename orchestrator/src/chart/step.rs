@@ -1,35 +1,18 @@
 //! The step function.
 
-use super::{Chart, StateIx};
-use crate::expression::ExpressionError;
+use super::microstep::Machine;
+use super::select::{Sought, select};
+use super::{Chart, Configuration, StateIx};
+use crate::expression::{ExpressionError, Scope};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Most microsteps of one macrostep (decision 36).
 pub const MICROSTEPS_MAX: usize = 1_000;
-
-/// The serialisable state of a chart. State indexes are stable because a run keeps its text (decision 40).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Configuration {
-    /// All active states, ancestors included, the root too.
-    pub active: BTreeSet<StateIx>,
-    /// Recorded history by history pseudo-state.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub history: BTreeMap<StateIx, Vec<StateIx>>,
-    /// How often each state has been entered: the entry ordinal of an active state.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub ordinals: BTreeMap<StateIx, u64>,
-    /// The context.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub context: Map<String, Value>,
-    /// The output, once a top-level final state was entered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output: Option<Value>,
-    /// A top-level final state was entered.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub finished: bool,
-}
+/// Most bytes of the context as compact JSON (decision 51): it is in every save.
+pub const CONTEXT_BYTES_MAX: usize = 1024 * 1024;
+/// What the names of the chart's own events start with when the children of a state are done; the state's path follows.
+pub const DONE_STATE: &str = "done.state.";
 
 /// Facts that do not change during a macrostep.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +25,13 @@ pub struct Environment<'a> {
     pub workspace: Option<&'a Value>,
     /// `{path, id}`.
     pub actor: Option<&'a Value>,
+}
+
+impl<'a> Environment<'a> {
+    /// What an expression sees with this context and event.
+    pub fn scope(&self, context: &'a Map<String, Value>, event: Option<&'a Value>) -> Scope<'a> {
+        Scope { input: self.input, context, event, run: self.run, workspace: self.workspace, actor: self.actor }
+    }
 }
 
 /// One event from outside the chart.
@@ -151,28 +141,35 @@ pub enum StepError {
 }
 
 /// Enters the initial configuration.
-pub fn start(_chart: &Chart, _context: Map<String, Value>, _env: &Environment<'_>) -> Result<Macrostep, StepError> {
-    todo!()
+pub fn start(chart: &Chart, context: Map<String, Value>, env: &Environment<'_>) -> Result<Macrostep, StepError> {
+    let mut machine = Machine::new(chart, env, Configuration { context, ..Configuration::default() });
+    machine.enter_initial()?;
+    machine.settle()?;
+    machine.finish(false)
 }
 
-/// Takes one external event through a whole macrostep.
+/// Takes one external event through a whole macrostep. An event that enables nothing changes nothing and runs nothing
+/// (`moved` is false). On an error nothing has happened: `configuration` is as it was.
 pub fn step(
-    _chart: &Chart,
-    _configuration: &Configuration,
-    _event: &Event,
-    _env: &Environment<'_>,
+    chart: &Chart,
+    configuration: &Configuration,
+    event: &Event,
+    env: &Environment<'_>,
 ) -> Result<Macrostep, StepError> {
-    todo!()
+    if configuration.finished {
+        return Ok(unmoved(configuration));
+    }
+    let mut machine = Machine::new(chart, env, configuration.clone());
+    machine.receive(&event.name, &event.payload);
+    let enabled = select(chart, &machine.configuration, Sought::Event(&event.name, &event.scope), &machine.scope());
+    if enabled.is_empty() {
+        return Ok(unmoved(configuration));
+    }
+    machine.microstep(&enabled)?;
+    machine.settle()?;
+    machine.finish(true)
 }
 
-/// May `event`, sent as a pick by the Agent of `invoking`, enable a transition now? Guards that read the payload or fail
-/// count as open (format "Menu, Allowed picks").
-pub fn may_fire(
-    _chart: &Chart,
-    _configuration: &Configuration,
-    _event: &str,
-    _invoking: StateIx,
-    _env: &Environment<'_>,
-) -> bool {
-    todo!()
+fn unmoved(configuration: &Configuration) -> Macrostep {
+    Macrostep { configuration: configuration.clone(), effects: Vec::new(), taken: Vec::new(), moved: false }
 }

@@ -1,1 +1,22 @@
 //! Runs: the pure core of one run, and the host that keeps every run through any crash.
+//!
+//! `core` decides: row and input in, row and effects out, no clock and no await. `task` owns one run: it saves what the
+//! core decided and only then lets the effects leave. `host` owns all tasks.
+
+mod clock;
+pub mod core;
+mod feed;
+mod history;
+mod host;
+mod row;
+mod shell;
+mod task;
+#[cfg(test)]
+mod tests;
+pub mod view;
+
+pub use clock::{Clock, SystemClock};
+pub use feed::{FeedBatch, FeedEntry, FeedId, FeedKind};
+pub use history::HistoryEntry;
+pub use host::*;
+pub use row::*;

@@ -1,5 +1,6 @@
 //! A checked workflow: what the run host executes.
 
+use super::input::Validators;
 use crate::chart::{Chart, StateIx};
 use crate::expression::{Template, ValueSource};
 use jr2_shared::harness::{Access, ThinkingLevel};
@@ -38,6 +39,8 @@ pub struct Workflow {
     pub events: BTreeMap<String, EventDefinition>,
     /// The Sandbox that wraps the machine.
     pub workspace: Option<WorkspaceDefinition>,
+    /// `repos: open`: whoever runs it names the slots too.
+    pub repos_open: bool,
     /// Declared context with its first values.
     pub context: Map<String, Value>,
     /// The statechart.
@@ -48,6 +51,8 @@ pub struct Workflow {
     pub menus: BTreeMap<String, Vec<String>>,
     /// Derived set of each state that invokes an Agent, sorted.
     pub derived: BTreeMap<StateIx, Vec<String>>,
+    /// Compiled schemas of the door and the payloads.
+    pub validators: Validators,
 }
 
 /// One Agent.
@@ -213,4 +218,11 @@ impl Retry {
     pub fn repeats(&self, reason: &str, attempts: u32) -> bool {
         attempts < self.max && (self.on.is_empty() || self.on.iter().any(|p| reason.starts_with(p.as_str())))
     }
+}
+
+/// `provider/model` split at the first slash; `None` when it is not of that form.
+pub fn model_parts(model: &str) -> Option<(&str, &str)> {
+    let (provider, name) = model.split_once('/')?;
+    let word = |s: &str| !s.is_empty() && !s.chars().any(|c| c.is_whitespace() || c.is_control());
+    (word(provider) && word(name)).then_some((provider, name))
 }

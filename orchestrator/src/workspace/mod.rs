@@ -1,10 +1,24 @@
 //! Sandbox providers: where a Workspace's Agent runs. A local process here; a Kubernetes resource behind the same trait
 //! later.
 
+mod branches;
+mod control;
+mod git;
+pub mod local;
+mod name;
+mod providers;
+
+pub use local::{LocalLimits, LocalOptions, LocalProvider};
+pub use name::sandbox_name;
+pub use providers::{ProviderBinding, ProviderError, ProviderKey};
+
 use jr2_shared::size::Size;
 use serde::{Deserialize, Serialize};
 use std::future::Future;
 use std::pin::Pin;
+
+/// The name under which the Instance Harness speaks on its control socket (spec 2.3).
+pub const INSTANCE_HARNESS: &str = "jr2-instance-harness";
 
 /// A boxed future of a provider.
 pub type ProviderFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -126,6 +140,15 @@ pub trait SandboxProvider: Send + Sync + 'static {
         spec: &'a SandboxSpec,
         uid: &'a str,
     ) -> ProviderFuture<'a, Result<Vec<SavedBranch>, ProvisionError>>;
+    /// Runs one Agent-less command in the Sandbox, fenced like the Agent's own processes, and ends it and everything it
+    /// started when this process dies or the future is dropped. `key` is in its environment as `JR2_STEP_KEY`.
+    fn step<'a>(
+        &'a self,
+        name: &'a str,
+        key: &'a str,
+        attempt: u32,
+        request: &'a crate::run::core::DoRequest,
+    ) -> ProviderFuture<'a, crate::run::core::DoResult>;
     /// How to dial the Harness of a Sandbox that is up, or `None`.
     fn endpoint(&self, name: &str) -> Option<HarnessEndpoint>;
     /// The Instance Harness for Menu-only Agents; started at the first call.

@@ -1,0 +1,207 @@
+//! A conversation as the fold of its log: what is recorded, and what that means for the queue, the messages, the stream.
+//!
+//! The same `apply` runs when an entry is appended and when a record is rebuilt, so a rebuilt conversation is the one that
+//! died.
+
+use super::queue::{Queue, Seated};
+use crate::model::ChatMessage;
+use jr2_shared::harness::{
+    History, HistoryMessage, Position, Settlement, StreamEvent, StreamEventKind, StreamMessage, TextPart,
+};
+use serde::{Deserialize, Serialize};
+
+/// One fact of a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "t", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum Entry {
+    /// A Submission was seated (spec 6.2).
+    Admitted {
+        /// Its id.
+        submission: String,
+        /// The Orchestrator's id of it (decision 31).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        admission: Option<String>,
+        /// Ids of the notices it carried.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        carried: Vec<String>,
+    },
+    /// An admission was aborted before it arrived (decision 33).
+    AbortedAhead {
+        /// Its id.
+        up_to: String,
+    },
+    /// A Submission's rendered message stands in the record; its model may be asked (decision 32).
+    Prompted {
+        /// Which.
+        submission: String,
+    },
+    /// A message joined.
+    Message {
+        /// The Submission it belongs to.
+        submission: String,
+        /// It.
+        message: ChatMessage,
+    },
+    /// A Submission ended.
+    Settled {
+        /// How.
+        settlement: Settlement,
+    },
+}
+
+/// One append: entries that became durable together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Batch {
+    /// Number, from 0, without gaps.
+    pub b: u64,
+    /// When, in milliseconds since the Unix epoch; for people.
+    pub at: u64,
+    /// The facts.
+    pub e: Vec<Entry>,
+}
+
+/// What a stream position holds.
+#[derive(Clone, Debug, PartialEq)]
+enum StreamItem {
+    /// The message at this index.
+    Message(usize),
+    /// A settlement.
+    Settled(Settlement),
+}
+
+/// A conversation in memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Log {
+    /// Number of batches.
+    pub batches: u64,
+    /// Submissions waiting or running, and admissions known.
+    pub queue: Queue,
+    /// What the model is sent, after the system prompt.
+    pub messages: Vec<ChatMessage>,
+    stream: Vec<(Position, StreamItem)>,
+}
+
+/// Part of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// Its events.
+    pub events: Vec<StreamEvent>,
+    /// The offset to ask from next.
+    pub next: u64,
+    /// Nothing newer is recorded.
+    pub up_to_date: bool,
+}
+
+/// Largest page of a stream in bytes of text: a reader that is far behind reads several.
+const PAGE_MAX_BYTES: usize = 4 << 20;
+
+impl Log {
+    /// Whether anything was ever seated.
+    pub fn is_seated(&self) -> bool {
+        self.queue.ordinal() > 0
+    }
+
+    /// Folds one batch in. Batches must come in order; the caller numbers them by [`Log::batches`].
+    pub fn apply(&mut self, entries: &[Entry]) {
+        for (index, entry) in entries.iter().enumerate() {
+            let position = Position { batch: self.batches, index: index as u64 };
+            match entry {
+                Entry::Admitted { submission, admission, carried } => self.queue.seat(
+                    admission.clone(),
+                    Seated { submission: submission.clone(), batch: self.batches, carried: carried.clone() },
+                ),
+                Entry::AbortedAhead { up_to } => self.queue.remember(up_to.clone()),
+                Entry::Prompted { submission } => self.queue.prompted(submission),
+                Entry::Message { message, .. } => {
+                    self.stream.push((position, StreamItem::Message(self.messages.len())));
+                    self.messages.push(message.clone());
+                }
+                Entry::Settled { settlement } => {
+                    self.queue.settled(&settlement.submission_id);
+                    self.stream.push((position, StreamItem::Settled(settlement.clone())));
+                }
+            }
+        }
+        self.batches += 1;
+    }
+
+    /// The stream from batch `offset` up to, but not including, batch `durable`. An offset beyond the end reads from
+    /// the start: the log it was given for is gone.
+    pub fn page(&self, iid: &str, offset: u64, durable: u64) -> Page {
+        let from = if offset > durable { 0 } else { offset };
+        let start = self.stream.partition_point(|(position, _)| position.batch < from);
+        let mut events: Vec<StreamEvent> = Vec::new();
+        let mut bytes = 0;
+        for (position, item) in &self.stream[start..] {
+            if position.batch >= durable {
+                break;
+            }
+            // A page ends between batches, so that its offset says exactly what was read.
+            let new_batch = events.last().is_none_or(|last| last.position.batch != position.batch);
+            if bytes > PAGE_MAX_BYTES && new_batch {
+                return Page { events, next: position.batch, up_to_date: false };
+            }
+            let kind = self.kind(item);
+            if let StreamEventKind::MessageAppended { message } = &kind {
+                bytes += message.parts.iter().map(|part| part.text.len()).sum::<usize>();
+            }
+            events.push(StreamEvent { conversation_id: iid.to_owned(), position: *position, event: kind });
+        }
+        Page { events, next: durable, up_to_date: true }
+    }
+
+    fn kind(&self, item: &StreamItem) -> StreamEventKind {
+        match item {
+            StreamItem::Settled(settlement) => StreamEventKind::SubmissionSettled(settlement.clone()),
+            StreamItem::Message(index) => {
+                let (role, text) = match &self.messages[*index] {
+                    ChatMessage::System(text) => ("system", text),
+                    ChatMessage::User(text) => ("user", text),
+                    ChatMessage::Assistant { text, .. } => ("assistant", text),
+                    ChatMessage::Tool { content, .. } => ("tool", content),
+                };
+                let part = TextPart { kind: "text".into(), text: text.clone(), state: "done".into() };
+                let parts = if text.is_empty() { Vec::new() } else { vec![part] };
+                let message = StreamMessage { id: format!("m-{index}"), role: role.into(), parts };
+                StreamEventKind::MessageAppended { message }
+            }
+        }
+    }
+
+    /// The history view up to batch `durable` (spec 6.2): user and assistant texts, and every settlement.
+    pub fn history(&self, iid: &str, durable: u64) -> History {
+        let mut messages = Vec::new();
+        let mut settlements = Vec::new();
+        for (_, item) in self.stream.iter().take_while(|(position, _)| position.batch < durable) {
+            match item {
+                StreamItem::Settled(settlement) => settlements.push(settlement.clone()),
+                StreamItem::Message(index) => match &self.messages[*index] {
+                    ChatMessage::User(text) => {
+                        messages.push(HistoryMessage { role: "user".into(), text: text.clone() });
+                    }
+                    ChatMessage::Assistant { text, .. } if !text.is_empty() => {
+                        messages.push(HistoryMessage { role: "assistant".into(), text: text.clone() });
+                    }
+                    _ => {}
+                },
+            }
+        }
+        History { v: 1, conversation_id: iid.to_owned(), offset: durable.to_string(), messages, settlements }
+    }
+
+    /// Ids of calls the newest assistant message made that have no result yet.
+    pub fn open_calls(&self) -> Vec<String> {
+        let mut answered: Vec<&str> = Vec::new();
+        for message in self.messages.iter().rev() {
+            match message {
+                ChatMessage::Tool { call_id, .. } => answered.push(call_id),
+                ChatMessage::Assistant { tool_calls, .. } => {
+                    let open = tool_calls.iter().filter(|call| !answered.contains(&call.id.as_str()));
+                    return open.map(|call| call.id.clone()).collect();
+                }
+                _ => return Vec::new(),
+            }
+        }
+        Vec::new()
+    }
+}

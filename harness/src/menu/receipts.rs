@@ -1,0 +1,75 @@
+//! What a pick's tool call answers the model (spec 7.11, R1 to R8 and E1 to E7).
+
+use super::{Menu, PickRefusal};
+use crate::briefing::{NO_REPLY, allowed_line, answer_words};
+use jr2_shared::surface::PickAnswer;
+
+/// R2's own words.
+const NOT_MOVED: &str = " Your turn is not over. Do not repeat this call unchanged — change the arguments, pick a different \
+    tool, or do more work first.";
+/// R3's own words.
+const TURN_OVER: &str = " The workflow consumed it and moved on: your turn is over. Stop here — do not call this or any other \
+    tool again.";
+/// R4's own words.
+const STILL_OPEN: &str = " The workflow is still in the state that asked for this turn, so it is not over yet.";
+/// R6.
+const NOTHING_RAN: &str = "it moved the workflow, and nothing ran";
+
+/// The receipt of a pick that was delivered. The Menu words the Allowed picks; a missing list is never "none"
+/// (decision 23).
+pub fn receipt(menu: &Menu, answer: &PickAnswer) -> String {
+    let event = &answer.event;
+    let mut text = format!("Delivered \"{event}\" to the workflow (delivery {}).", answer.delivery_id);
+    if answer.nothing_ran {
+        text.push_str(&format!(" The pick came straight back: {NOTHING_RAN}."));
+    } else if let Some(reply) = &answer.reply {
+        text.push_str(&format!(" {}", answer_words(reply)));
+    } else if answer.answered {
+        text.push_str(&format!(" {NO_REPLY}"));
+    }
+    if answer.turn_complete {
+        text.push_str(TURN_OVER);
+        return text;
+    }
+    if answer.moved {
+        text.push_str(STILL_OPEN);
+    } else {
+        text.push_str(&format!(
+            " The workflow did NOT act on it: no transition in its current state accepts \"{event}\" with these arguments."
+        ));
+        text.push_str(NOT_MOVED);
+    }
+    text.push_str(&allowed_part(menu, answer.allowed.as_deref()));
+    text
+}
+
+/// What the model reads when a pick was not taken (E1 to E6).
+pub fn refusal(menu: &Menu, iid: &str, refusal: &PickRefusal) -> String {
+    match refusal {
+        PickRefusal::Transport { detail } => {
+            format!("the pick never reached the Orchestrator ({detail}) — try it again")
+        }
+        PickRefusal::Gone => format!("no live surface for agent \"{iid}\" — this turn is over"),
+        PickRefusal::Unavailable { error } => {
+            format!("the Orchestrator is unavailable ({error}), so the pick was not taken — try it again")
+        }
+        PickRefusal::Custodian { detail } => format!("the Custodian could not reach it ({detail})"),
+        PickRefusal::Invalid { error, allowed } => {
+            format!("{error}{}", allowed_part(menu, allowed.as_deref()))
+        }
+        PickRefusal::Other { status } => format!("the Orchestrator answered HTTP {status}"),
+    }
+}
+
+/// E7.
+pub(super) fn unsupported_semantics(event: &str, semantics: &str) -> String {
+    format!(
+        "event \"{event}\" is `{semantics}`, which the Harness does not implement (ADR-0013: reserved, not built — an \
+         Agent must not be handed a tool whose contract is a lie)"
+    )
+}
+
+/// R5, or nothing when the answer does not say what is allowed.
+fn allowed_part(menu: &Menu, allowed: Option<&[String]>) -> String {
+    allowed.map(|events| format!(" {}", allowed_line(&menu.tools_of(events)))).unwrap_or_default()
+}

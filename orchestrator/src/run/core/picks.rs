@@ -1,0 +1,107 @@
+//! Picks: an Agent's events, validated against the derived set and the payload's schema, answered once per pick id.
+
+use super::machine::Work;
+use super::{ActorRef, Reply};
+use crate::chart::{Event, EventScope, StateIx};
+use crate::run::{Actor, FeedKind, Invoked, InvokedKind, Row};
+use crate::turn::{Turn, TurnInput};
+use jr2_shared::surface::PickAnswer;
+use serde_json::{Value, json};
+
+impl Work<'_> {
+    /// An Agent picks (spec P-4 to P-7, decisions 34 and 38).
+    pub fn pick(&mut self, iid: &str, pick: Option<&str>, event: &str, payload: &Value) {
+        let Some((at, state, serial)) = find_turn(&self.row.root, 0, iid) else {
+            return self.refuse(404, format!("no live agent surface for instance \"{iid}\""), None);
+        };
+        let Some(Invoked { kind: InvokedKind::Agent(turn), .. }) = self.invoked(serial) else { return };
+        if let Some(kept) = pick.and_then(|p| turn.kept_answer(p)) {
+            self.reply = Reply::Pick(kept.clone());
+            return;
+        }
+        if turn.outstanding.is_some() {
+            return self.refuse(400, "a pick is outstanding".to_owned(), None);
+        }
+        let Some(workflow) = self.workflow(at) else { return };
+        let derived = workflow.derived.get(&state).cloned().unwrap_or_default();
+        let allowed = self.allowed(serial);
+        if !derived.iter().any(|e| e == event) {
+            let error = format!("\"{iid}\" does not accept \"{event}\" (accepts: {})", derived.join(", "));
+            return self.refuse(400, error, Some(allowed));
+        }
+        if let Err(error) = workflow.check_payload(event, payload) {
+            return self.refuse(400, error, Some(allowed));
+        }
+        let scope = EventScope::Invocation { state, pick: true };
+        let sent = Event { name: event.to_owned(), payload: payload.clone(), scope };
+        match self.deliver(at, &sent) {
+            Err(error) => self.refuse(400, error.to_string(), Some(allowed)),
+            Ok(moved) => self.picked(serial, pick, event, moved),
+        }
+    }
+
+    fn picked(&mut self, serial: u64, pick: Option<&str>, event: &str, moved: bool) {
+        let live = matches!(self.invoked(serial), Some(Invoked { kind: InvokedKind::Agent(t), .. }) if !t.is_over());
+        let delivery = format!("d-{}", self.row.rev + 1);
+        let answer = PickAnswer {
+            delivered: true,
+            event: event.to_owned(),
+            moved,
+            turn_complete: !live,
+            delivery_id: delivery.clone(),
+            allowed: Some(if live { self.allowed(serial) } else { Vec::new() }),
+            outstanding: false,
+            reply: None,
+            nothing_ran: false,
+            answered: false,
+        };
+        self.changed = true;
+        self.say(FeedKind::Pick, json!({ "event": event, "moved": moved, "delivery": delivery }));
+        if live {
+            let pick_id = pick.map_or(delivery, str::to_owned);
+            self.turn_input(serial, TurnInput::Pick { pick_id, answer: answer.clone() });
+        }
+        self.reply = Reply::Pick(answer);
+    }
+
+    fn refuse(&mut self, status: u16, error: String, allowed: Option<Vec<String>>) {
+        self.reply = Reply::Refused { status, error, allowed };
+    }
+}
+
+/// The live Turn of a conversation: actor, state, serial.
+pub(super) fn find_turn(actor: &Actor, at: ActorRef, iid: &str) -> Option<(ActorRef, StateIx, u64)> {
+    for (state, invoked) in &actor.invoked {
+        match &invoked.kind {
+            InvokedKind::Agent(turn) if !turn.is_over() && turn.iid.as_str() == iid => {
+                return Some((at, *state, invoked.serial));
+            }
+            InvokedKind::Run(child) => {
+                if let Some(found) = find_turn(child, invoked.serial, iid) {
+                    return Some(found);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The live Turn under an invocation serial.
+pub fn turn_of(row: &Row, serial: u64) -> Option<&Turn> {
+    fn below(actor: &Actor, serial: u64) -> Option<&Turn> {
+        actor.invoked.values().find_map(|invoked| match &invoked.kind {
+            InvokedKind::Agent(turn) if invoked.serial == serial => Some(&**turn),
+            InvokedKind::Run(child) => below(child, serial),
+            _ => None,
+        })
+    }
+    below(&row.root, serial)
+}
+
+/// The answer of an earlier delivery of a conversation's live Turn.
+pub fn kept_delivery(row: &Row, iid: &str, delivery: &str) -> Option<PickAnswer> {
+    let (_, _, serial) = find_turn(&row.root, 0, iid)?;
+    let turn = turn_of(row, serial)?;
+    turn.picks.iter().map(|kept| &kept.answer).find(|answer| answer.delivery_id == delivery).cloned()
+}

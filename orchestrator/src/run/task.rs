@@ -1,0 +1,287 @@
+//! One task a run: it applies inputs one by one, saves, and only then lets answers, feed and effects leave.
+
+use super::clock::random;
+use super::core::{self, Effect, Facts, Input, Reply};
+use super::feed::FeedBatch;
+use super::history::{HistoryBound, HistoryEntry};
+use super::host::Shared;
+use super::view::{RunStatus, run_status, summary};
+use super::{Row, Status};
+use crate::store::Save;
+use crate::workflow::Program;
+use jr2_shared::surface::Surface;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+/// Delays of states with a live Turn wait this long for its re-attachment after a restart (decision 41).
+const REATTACH_HOLD: Duration = Duration::from_secs(30);
+/// Longest single sleep: wall clocks jump, so due times are looked at again.
+const SLEEP_MAX: Duration = Duration::from_secs(60);
+
+/// What a run's task is told.
+pub(super) enum Message {
+    /// Apply an input; the reply leaves after the save.
+    Apply(Input, Option<oneshot::Sender<Reply>>),
+    /// The whole status.
+    Status(oneshot::Sender<RunStatus>),
+    /// The surface of a conversation with the Sandbox it is scoped to.
+    Surface(String, oneshot::Sender<Option<(Surface, Option<String>)>>),
+    /// Move to a new text; the reply lists what stands against it.
+    Adopt(Arc<Program>, oneshot::Sender<Result<(), Vec<String>>>),
+    /// Stop at once, keep everything.
+    Stop,
+}
+
+/// One run at work.
+pub(super) struct RunTask {
+    shared: Arc<Shared>,
+    program: Arc<Program>,
+    row: Row,
+    inbox: mpsc::UnboundedReceiver<Box<Message>>,
+    running: HashMap<u64, AbortHandle>,
+    bound: HistoryBound,
+    /// Written with the first save of a new run.
+    birth: Option<Box<Birth>>,
+    held: bool,
+}
+
+/// What a new run's first save writes beside the row.
+pub(super) struct Birth {
+    pub texts: Vec<(String, Vec<u8>)>,
+    pub start_keys: Vec<(String, jr2_shared::ids::RunId)>,
+}
+
+impl RunTask {
+    pub fn new(
+        shared: Arc<Shared>,
+        program: Arc<Program>,
+        row: Row,
+        inbox: mpsc::UnboundedReceiver<Box<Message>>,
+        birth: Option<Box<Birth>>,
+    ) -> Self {
+        Self {
+            shared,
+            program,
+            row,
+            inbox,
+            running: HashMap::new(),
+            bound: HistoryBound::default(),
+            birth,
+            held: false,
+        }
+    }
+
+    /// Runs until the run ended and nothing is left to do, or the host stops.
+    pub async fn run(mut self, restored: bool) {
+        if restored {
+            self.reattach().await;
+        }
+        loop {
+            self.drain().await;
+            if self.row.status.is_ended() && self.row.deletes.is_empty() && self.row.aborts.is_empty() {
+                break;
+            }
+            let Some(message) = self.next().await else { break };
+            match message {
+                Some(Message::Stop) => {
+                    self.forget_all();
+                    return;
+                }
+                Some(message) => self.take(message).await,
+                None => {
+                    self.apply(Input::Tick).await;
+                }
+            }
+        }
+        self.forget_all();
+        self.shared.retire(&self.row.id, summary(&self.program, &self.row));
+        self.inbox.close();
+        while let Some(message) = self.inbox.recv().await {
+            if !matches!(*message, Message::Stop) {
+                self.take(*message).await;
+            }
+        }
+    }
+
+    /// The next message, or `Some(None)` when something is due.
+    async fn next(&mut self) -> Option<Option<Message>> {
+        let due = core::next_due(&self.row, self.held);
+        let Some(due) = due else {
+            if self.held {
+                return self.recv_until(REATTACH_HOLD).await;
+            }
+            return self.inbox.recv().await.map(|m| Some(*m));
+        };
+        let now = self.shared.clock.now_ms().max(self.row.clock);
+        if due <= now {
+            return match self.inbox.try_recv() {
+                Ok(message) => Some(Some(*message)),
+                Err(mpsc::error::TryRecvError::Disconnected) => None,
+                Err(mpsc::error::TryRecvError::Empty) => Some(None),
+            };
+        }
+        self.recv_until(Duration::from_millis(due - now).min(SLEEP_MAX)).await
+    }
+
+    async fn recv_until(&mut self, wait: Duration) -> Option<Option<Message>> {
+        match tokio::time::timeout(wait, self.inbox.recv()).await {
+            Ok(message) => message.map(|m| Some(*m)),
+            Err(_) => {
+                if self.held && wait >= REATTACH_HOLD {
+                    self.held = false;
+                }
+                Some(None)
+            }
+        }
+    }
+
+    async fn take(&mut self, message: Message) {
+        match message {
+            Message::Apply(input, reply) => {
+                let answer = self.apply(input).await;
+                if let Some(reply) = reply {
+                    reply.send(answer).ok();
+                }
+            }
+            Message::Status(reply) => {
+                reply.send(run_status(&self.program, &self.row)).ok();
+            }
+            Message::Surface(iid, reply) => {
+                reply.send(core::surface(&self.program, &self.row, &iid)).ok();
+            }
+            Message::Adopt(program, reply) => {
+                reply.send(self.adopt(program).await).ok();
+            }
+            Message::Stop => {}
+        }
+    }
+
+    async fn adopt(&mut self, program: Arc<Program>) -> Result<(), Vec<String>> {
+        if self.row.status.is_ended() {
+            return Err(vec!["the run has ended".to_owned()]);
+        }
+        let facts = Facts { now: self.shared.clock.now_ms(), seed: random() };
+        let outcome = core::adopt(&self.program, &program, &self.row, facts)?;
+        let text = (program.hash.clone(), program.canonical.as_bytes().to_vec());
+        self.birth = Some(Box::new(Birth { texts: vec![text], start_keys: Vec::new() }));
+        let input = Input::Adopt { program: program.hash.clone() };
+        self.program = program;
+        self.settle(outcome, input, facts).await;
+        Ok(())
+    }
+
+    /// Takes what follows from the last save, one thing a save.
+    async fn drain(&mut self) {
+        while let Some(input) = self.row.queue.front().cloned() {
+            let rev = self.row.rev;
+            self.apply(input).await;
+            if self.row.rev == rev {
+                self.row.queue.pop_front(); // nothing came of it: it must not be met again
+            }
+        }
+    }
+
+    /// Applies one input.
+    async fn apply(&mut self, input: Input) -> Reply {
+        let facts = Facts { now: self.shared.clock.now_ms(), seed: random() };
+        if matches!(&input, Input::Turn { .. }) {
+            self.held = false;
+        }
+        let outcome = core::apply(&self.program, &self.row, &input, facts);
+        self.settle(outcome, input, facts).await
+    }
+
+    /// Saves what was decided; only then do the feed, the effects and the answer leave.
+    async fn settle(&mut self, outcome: core::Outcome, input: Input, facts: Facts) -> Reply {
+        if !outcome.changed {
+            self.perform(outcome.effects);
+            return outcome.reply;
+        }
+        let entry = HistoryEntry {
+            rev: outcome.row.rev,
+            facts,
+            input,
+            transitions: outcome.taken,
+            effects: outcome.effects.iter().map(Effect::name).collect(),
+            feed: outcome.feed,
+        };
+        if let Err(error) = self.save(&outcome.row, &entry).await {
+            self.shared.fatal(&error);
+            std::future::pending::<()>().await; // nothing of it may leave; the process ends (decision 43)
+        }
+        self.row = outcome.row;
+        let batch = FeedBatch { run: self.row.id.clone(), rev: entry.rev, at: facts.now, entries: entry.feed };
+        let summary = (!batch.entries.is_empty()).then(|| summary(&self.program, &self.row));
+        self.shared.publish(&self.row.id, summary, batch);
+        self.perform(outcome.effects);
+        outcome.reply
+    }
+
+    async fn save(&mut self, row: &Row, entry: &HistoryEntry) -> Result<(), crate::store::StoreError> {
+        let unreadable = |error: serde_json::Error| crate::store::StoreError::Unreadable(error.to_string());
+        let bytes = serde_json::to_vec(row).map_err(unreadable)?;
+        let history = serde_json::to_vec(entry).map_err(unreadable)?;
+        let from = self.bound.add(entry.rev, history.len());
+        let birth = self.birth.take();
+        let (texts, start_keys) = birth.map(|b| (b.texts, b.start_keys)).unwrap_or_default();
+        let save = Save {
+            run: Some(row.id.clone()),
+            row: Some(bytes),
+            history: Some((entry.rev, history)),
+            history_from: from,
+            texts,
+            start_keys,
+            ..Save::default()
+        };
+        self.shared.store.save(save).await
+    }
+
+    /// Everything that was under way when the process died is asked for again.
+    async fn reattach(&mut self) {
+        let again = core::reattach(&self.program, &self.row);
+        self.held = !again.inputs.is_empty();
+        self.perform(again.effects);
+        for input in again.inputs {
+            self.reapply(input).await;
+        }
+    }
+
+    async fn reapply(&mut self, input: Input) {
+        let held = self.held;
+        self.apply(input).await;
+        self.held = held;
+    }
+
+    fn perform(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            if let Effect::Forget { serial } = effect {
+                if let Some(handle) = self.running.remove(&serial) {
+                    handle.abort();
+                }
+                continue;
+            }
+            let serial = effect.serial();
+            let handle = super::shell::perform(&self.shared, &self.row.id, effect);
+            if let Some(serial) = serial {
+                if let Some(old) = self.running.insert(serial, handle) {
+                    old.abort(); // one thing at a time runs for an invocation
+                }
+            }
+        }
+    }
+
+    fn forget_all(&mut self) {
+        for (_, handle) in self.running.drain() {
+            handle.abort();
+        }
+    }
+}
+
+/// A row that cannot go on here: kept, readable, never resumed.
+pub(super) fn drifted(row: &mut Row, reason: String) {
+    row.status = Status::Drifted;
+    row.reason = Some(reason);
+}

@@ -1,0 +1,199 @@
+//! Pictures of a workflow: Mermaid (`stateDiagram-v2`) and DOT.
+
+use super::model::{InvocationKind, Workflow};
+use crate::chart::{State, StateIx, StateKind, Transition, Trigger};
+
+/// Most characters of a label; a picture is for the overview.
+const LABEL_MAX_CHARS: usize = 60;
+
+/// The workflow as a Mermaid state diagram.
+pub fn mermaid(workflow: &Workflow) -> String {
+    let mut out = format!("---\ntitle: {}\n---\nstateDiagram-v2\n", workflow.name);
+    mermaid_children(workflow, 0, 1, &mut out);
+    for (ix, state) in workflow.chart.states.iter().enumerate() {
+        for transition in &state.transitions {
+            let label = mermaid_text(&transition_label(transition));
+            let from = node_id(workflow, ix as StateIx);
+            if ix == 0 || transition.targets.is_empty() {
+                let note = if ix == 0 { "    note_root".to_owned() } else { format!("    {from}") };
+                let targets: Vec<&str> = transition.targets.iter().map(|t| path(workflow, *t)).collect();
+                let arrow = if targets.is_empty() { String::new() } else { format!(" → {}", targets.join(", ")) };
+                out.push_str(&format!("{note} : {label}{arrow}\n"));
+            } else {
+                for target in &transition.targets {
+                    out.push_str(&format!("    {from} --> {} : {label}\n", node_id(workflow, *target)));
+                }
+            }
+        }
+    }
+    if workflow.chart.states.first().is_some_and(|root| !root.transitions.is_empty()) {
+        out.push_str("    state \"anywhere\" as note_root\n");
+    }
+    out
+}
+
+fn mermaid_children(workflow: &Workflow, ix: StateIx, depth: usize, out: &mut String) {
+    let indent = "    ".repeat(depth);
+    let state = &workflow.chart.states[ix as usize];
+    let parallel = matches!(state.kind, StateKind::Parallel);
+    if let StateKind::Compound { initial, .. } = &state.kind {
+        for target in initial {
+            out.push_str(&format!("{indent}[*] --> {}\n", node_id(workflow, *target)));
+        }
+    }
+    for (n, child) in state.children.iter().enumerate() {
+        if parallel && n > 0 {
+            out.push_str(&format!("{indent}--\n"));
+        }
+        let id = node_id(workflow, *child);
+        let below = &workflow.chart.states[*child as usize];
+        let label = mermaid_text(&state_label(workflow, *child));
+        if below.children.is_empty() {
+            out.push_str(&format!("{indent}state \"{label}\" as {id}\n"));
+        } else {
+            out.push_str(&format!("{indent}state \"{label}\" as {id} {{\n"));
+            mermaid_children(workflow, *child, depth + 1, out);
+            out.push_str(&format!("{indent}}}\n"));
+        }
+        if matches!(below.kind, StateKind::Final { .. }) {
+            out.push_str(&format!("{indent}{id} --> [*]\n"));
+        }
+    }
+}
+
+/// The workflow as a DOT digraph; states with children are clusters.
+pub fn dot(workflow: &Workflow) -> String {
+    let mut out = format!("digraph \"{}\" {{\n", dot_text(&workflow.name));
+    out.push_str("    compound=true;\n    rankdir=LR;\n    node [shape=box, style=rounded];\n");
+    dot_children(workflow, 0, 1, &mut out);
+    for (ix, state) in workflow.chart.states.iter().enumerate() {
+        for transition in &state.transitions {
+            let label = dot_text(&transition_label(transition));
+            let from = ix as StateIx;
+            let own = [from];
+            let targets = if transition.targets.is_empty() { own.as_slice() } else { transition.targets.as_slice() };
+            for target in targets.iter().filter(|t| ix > 0 || **t != from) {
+                out.push_str(&dot_edge(workflow, from, *target, &label, transition.targets.is_empty()));
+            }
+        }
+    }
+    out.push_str("}\n");
+    out
+}
+
+fn dot_children(workflow: &Workflow, ix: StateIx, depth: usize, out: &mut String) {
+    let indent = "    ".repeat(depth);
+    let state = &workflow.chart.states[ix as usize];
+    out.push_str(&format!("{indent}{} [shape=point, label=\"\"];\n", dot_node(workflow, ix)));
+    if let StateKind::Compound { initial, .. } = &state.kind {
+        for target in initial {
+            out.push_str(&dot_edge(workflow, ix, *target, "", false).replacen("    ", &indent, 1));
+        }
+    }
+    for child in &state.children {
+        let below = &workflow.chart.states[*child as usize];
+        let label = dot_text(&state_label(workflow, *child));
+        if below.children.is_empty() {
+            let shape = match below.kind {
+                StateKind::Final { .. } => ", peripheries=2",
+                StateKind::History { .. } => ", shape=circle",
+                _ => "",
+            };
+            out.push_str(&format!("{indent}{} [label=\"{label}\"{shape}];\n", dot_node(workflow, *child)));
+        } else {
+            let style = if matches!(below.kind, StateKind::Parallel) { "dashed" } else { "rounded" };
+            out.push_str(&format!("{indent}subgraph cluster_{} {{\n", node_id(workflow, *child)));
+            out.push_str(&format!("{indent}    label=\"{label}\";\n{indent}    style={style};\n"));
+            dot_children(workflow, *child, depth + 1, out);
+            out.push_str(&format!("{indent}}}\n"));
+        }
+    }
+}
+
+fn dot_edge(workflow: &Workflow, from: StateIx, to: StateIx, label: &str, dashed: bool) -> String {
+    let cluster = |ix: StateIx| ix > 0 && !workflow.chart.states[ix as usize].children.is_empty();
+    let mut attributes = Vec::new();
+    if !label.is_empty() {
+        attributes.push(format!("label=\"{label}\""));
+    }
+    let outside = |a: StateIx, b: StateIx| !(a < b && b <= workflow.chart.states[a as usize].last);
+    if cluster(from) && outside(from, to) {
+        attributes.push(format!("ltail=cluster_{}", node_id(workflow, from)));
+    }
+    if cluster(to) && outside(to, from) {
+        attributes.push(format!("lhead=cluster_{}", node_id(workflow, to)));
+    }
+    if dashed {
+        attributes.push("style=dashed".to_owned());
+    }
+    let attributes = if attributes.is_empty() { String::new() } else { format!(" [{}]", attributes.join(", ")) };
+    format!("    {} -> {}{attributes};\n", dot_node(workflow, from), dot_node(workflow, to))
+}
+
+fn dot_node(workflow: &Workflow, ix: StateIx) -> String {
+    if ix == 0 { "start".to_owned() } else { format!("s_{}", node_id(workflow, ix)) }
+}
+
+fn path(workflow: &Workflow, ix: StateIx) -> &str {
+    &workflow.chart.states[ix as usize].path
+}
+
+/// The path as an identifier; the index keeps two that read alike apart.
+fn node_id(workflow: &Workflow, ix: StateIx) -> String {
+    let flat = |path: &str| path.replace(['.', '-'], "_");
+    let own = flat(path(workflow, ix));
+    let twin = workflow.chart.states.iter().enumerate().any(|(n, s)| n != ix as usize && flat(&s.path) == own);
+    // A bare word such as `end` or `note` means something to Mermaid.
+    let reserved = matches!(own.as_str(), "state" | "note" | "end" | "direction" | "as" | "note_root" | "default");
+    if twin || reserved { format!("{own}_{ix}") } else { own }
+}
+
+fn state_label(workflow: &Workflow, ix: StateIx) -> String {
+    let state: &State = &workflow.chart.states[ix as usize];
+    let invoked = workflow.invocations.get(&ix).map(|invocation| match &invocation.kind {
+        InvocationKind::Agent { agent, .. } => format!("agent {agent}"),
+        InvocationKind::Gate { .. } => "gate".to_owned(),
+        InvocationKind::Run { workflow, .. } => format!("run {workflow}"),
+        InvocationKind::Do(_) => "do".to_owned(),
+    });
+    match (&state.kind, invoked) {
+        (StateKind::History { deep: true, .. }, _) => format!("{} (H*)", state.key),
+        (StateKind::History { .. }, _) => format!("{} (H)", state.key),
+        (_, Some(invoked)) => format!("{}: {invoked}", state.key),
+        _ => state.key.clone(),
+    }
+}
+
+fn transition_label(transition: &Transition) -> String {
+    let trigger = match &transition.trigger {
+        Trigger::Events(events) => events.join(" "),
+        Trigger::Always => "always".to_owned(),
+        Trigger::After { delay_ms } => {
+            format!("after {}", humantime::format_duration(std::time::Duration::from_millis(*delay_ms)))
+        }
+    };
+    let label = match &transition.guard {
+        Some(guard) => format!("{trigger} [{}]", guard.source()),
+        None => trigger,
+    };
+    if label.chars().count() <= LABEL_MAX_CHARS {
+        return label;
+    }
+    label.chars().take(LABEL_MAX_CHARS).chain("…".chars()).collect()
+}
+
+/// Without what ends a Mermaid statement or text.
+fn mermaid_text(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '"' => '\'',
+            ';' => ',',
+            '\n' | '\r' => ' ',
+            c => c,
+        })
+        .collect()
+}
+
+fn dot_text(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace(['\n', '\r'], " ")
+}

@@ -1,0 +1,116 @@
+//! Workflow files in, reports out: every file of `fixtures/workflows/wrong` has the plain report it must give beside it,
+//! every file of `fixtures/workflows/right` must pass. `JR2_BLESS=1` rewrites the reports.
+
+use jr2_orchestrator::workflow::{Bindings, Catalog, Program, check_files, graph, json_schema};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Fewest wrong files the suite holds.
+const WRONG_MIN: usize = 40;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/workflows").join(name)
+}
+
+fn files(name: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder(name)).unwrap().map(|entry| entry.unwrap().path());
+    let is_workflow = |path: &PathBuf| path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json");
+    let mut files: Vec<PathBuf> = entries.filter(is_workflow).collect();
+    files.sort();
+    files
+}
+
+fn blessing() -> bool {
+    std::env::var_os("JR2_BLESS").is_some()
+}
+
+/// The report without the folder's own path.
+fn report(file: &Path) -> String {
+    let prefix = format!("{}/", file.parent().unwrap().display());
+    check_files(&[file.to_owned()]).diagnostics.plain().replace(&prefix, "")
+}
+
+fn compare(file: &Path, expected: &Path, found: &str) -> Option<String> {
+    if blessing() {
+        std::fs::write(expected, found).unwrap();
+        return None;
+    }
+    let wanted = std::fs::read_to_string(expected).unwrap_or_default();
+    (wanted != found).then(|| format!("{}:\n--- expected\n{wanted}--- found\n{found}", file.display()))
+}
+
+#[test]
+fn every_wrong_file_gives_its_report() {
+    let files = files("wrong");
+    assert!(files.len() >= WRONG_MIN, "only {} wrong files", files.len());
+    let mut differences = Vec::new();
+    for file in &files {
+        let found = report(file);
+        assert!(found.contains(": error[JR") || found.contains(": warning[JR"), "{} passes", file.display());
+        assert!(found.lines().all(|line| line.contains("(fix: ")), "{} lacks a fix:\n{found}", file.display());
+        differences.extend(compare(file, &file.with_extension("expected"), &found));
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+fn every_right_file_passes_and_every_program_restores() {
+    for file in files("right") {
+        assert_eq!(report(&file), "", "{}", file.display());
+        let catalog = Catalog::from_files(std::slice::from_ref(&file)).unwrap();
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        let open = Bindings::from_pairs(&["agents.coder.model=test/model"]).unwrap();
+        let bound =
+            Program::build(&catalog, name, &Bindings::default()).or_else(|_| Program::build(&catalog, name, &open));
+        let program = bound.unwrap_or_else(|problems| panic!("{}: {problems}", file.display()));
+        let restored = Program::from_canonical(&program.canonical).unwrap();
+        assert_eq!(restored.hash, program.hash);
+        assert_eq!(restored.canonical, program.canonical);
+        assert_eq!(format!("{:?}", restored.workflows), format!("{:?}", program.workflows), "{}", file.display());
+    }
+}
+
+#[test]
+fn every_right_file_draws() {
+    let mut differences = Vec::new();
+    for file in files("right") {
+        let catalog = Catalog::from_files(std::slice::from_ref(&file)).unwrap();
+        let workflow = catalog.workflow(file.file_stem().unwrap().to_str().unwrap()).unwrap();
+        differences.extend(compare(&file, &file.with_extension("mmd"), &graph::mermaid(workflow)));
+        differences.extend(compare(&file, &file.with_extension("dot"), &graph::dot(workflow)));
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// YAML → JSON by way of the reader under test: a workflow's canonical text holds its source only.
+fn json_of(file: &Path) -> Option<Value> {
+    let text = std::fs::read_to_string(file).unwrap();
+    jr2_orchestrator::workflow::yaml_to_json(&text)
+}
+
+#[test]
+fn the_json_schema_takes_right_files_and_refuses_wrong_ones() {
+    let schema = json_schema();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    for file in files("right") {
+        let value = json_of(&file).unwrap();
+        let errors: Vec<String> =
+            validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
+        assert_eq!(errors, Vec::<String>::new(), "{}", file.display());
+    }
+    // Every problem of shape is one for the schema too; only byte bounds and the range of durations are not.
+    let mut refused = 0;
+    for file in files("wrong") {
+        let shape = ["JR0101", "JR0102", "JR0103", "JR0104", "JR0112", "JR0114"];
+        let report = report(&file);
+        let only_shape = report.lines().all(|line| shape.iter().any(|code| line.contains(code)));
+        let Some(value) =
+            json_of(&file).filter(|_| only_shape && !report.contains("`initial`") && !report.contains("`to`"))
+        else {
+            continue;
+        };
+        refused += 1;
+        assert!(!validator.is_valid(&value), "the schema takes {}", file.display());
+    }
+    assert!(refused >= 5, "only {refused} files of wrong shape");
+}

@@ -9,7 +9,10 @@ mod feed;
 mod history;
 mod host;
 mod row;
+mod seats;
+mod shared;
 mod shell;
+mod sweep;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -20,3 +23,5 @@ pub use feed::{FeedBatch, FeedEntry, FeedId, FeedKind};
 pub use history::HistoryEntry;
 pub use host::*;
 pub use row::*;
+pub use seats::PickRefusal;
+pub use sweep::KEEP_ENDED_MS;

@@ -4,7 +4,7 @@ use super::clock::random;
 use super::core::{self, Effect, Facts, Input, Reply};
 use super::feed::FeedBatch;
 use super::history::{HistoryBound, HistoryEntry};
-use super::host::Shared;
+use super::shared::Shared;
 use super::view::{RunStatus, run_status, summary};
 use super::{Row, Status};
 use crate::store::Save;

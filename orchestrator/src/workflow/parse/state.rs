@@ -120,7 +120,15 @@ impl Parser<'_> {
             };
             let span = if matches!(value.kind, NodeKind::List(_)) { item.span } else { span };
             let reenter = item.get("reenter").and_then(Node::flag) == Some(true);
-            let transition = TransitionDef { span, trigger: trigger.clone(), guard, to, reenter, actions };
+            let transition = TransitionDef {
+                span,
+                trigger: trigger.clone(),
+                guard,
+                guarded: item.get("if").is_some(),
+                to,
+                reenter,
+                actions,
+            };
             self.states[index].transitions.push(transition);
         }
     }
@@ -179,7 +187,9 @@ impl Parser<'_> {
             self.problems.add(&codes::KEYS_EXCLUDE, http.key.span, message, "move the request into a state of its own");
         }
         for (key, partners) in [("cwd", &["command"][..]), ("env", &["command"]), ("timeout", &["command", "http"])] {
-            let Some(entry) = node.entry(key).filter(|_| partners.iter().all(|p| node.get(p).is_none())) else { continue };
+            let Some(entry) = node.entry(key).filter(|_| partners.iter().all(|p| node.get(p).is_none())) else {
+                continue;
+            };
             let message = format!("`{key}` stands without `{}`", partners.join("` or `"));
             let help = format!("add `{}`, or remove `{key}`", partners[0]);
             self.problems.add(&codes::KEY_WITHOUT_PARTNER, entry.key.span, message, help);

@@ -132,6 +132,7 @@ impl Seat<'_> {
 }
 
 fn seat<'a>(folder: &'a Path, model: &'a ScriptedModel) -> Seat<'a> {
+    jr2_conformance::tls::install();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     Seat { folder, model, client, messages: vec![json!({"role": "system", "content": "s"})] }
 }

@@ -8,6 +8,7 @@ pub mod expression;
 pub mod harness_client;
 pub mod run;
 pub mod store;
+pub mod tls;
 pub mod turn;
 pub mod workflow;
 pub mod workspace;

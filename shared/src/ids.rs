@@ -96,6 +96,16 @@ pub fn menu_tool_name(event: &str) -> String {
     format!("mcp__jr2__{clean}")
 }
 
+/// Bytes as lower-case hex.
+pub fn hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +126,11 @@ mod tests {
         assert_eq!(Iid::continued(&base, 2).0, "r/root/coder/2");
         assert_eq!(Iid::fresh(&base, [0, 0, 0, 10]).0, "r/root/coder/0000000a");
         assert_eq!(base.reroll(1).0, "r/root/coder-r1");
+    }
+
+    #[test]
+    fn hex_is_two_digits_a_byte() {
+        assert_eq!(hex(&[0, 10, 255]), "000aff");
     }
 
     #[test]

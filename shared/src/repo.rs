@@ -112,7 +112,7 @@ pub fn parse_repo_url(text: &str) -> Result<RepoUrl, RepoUrlError> {
 pub fn repo_key(identity: &str) -> String {
     let last = identity.rsplit('/').next().unwrap_or_default();
     let digest = Sha256::digest(identity.as_bytes());
-    let hex: String = digest.iter().map(|b| format!("{b:02x}")).collect();
+    let hex = crate::ids::hex(&digest);
     format!("{}-{}", slug(last, REPO_KEY_SLUG_MAX_CHARS, "repo"), &hex[..KEY_DIGEST_CHARS])
 }
 

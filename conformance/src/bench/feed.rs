@@ -44,6 +44,7 @@ pub(super) struct Orchestrator {
 
 impl Orchestrator {
     pub(super) fn new(url: &str, token: &str, workflow: &str) -> Result<Self, BenchError> {
+        crate::tls::install();
         let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(usize::MAX).build()?;
         let url = url.trim_end_matches('/').to_owned();
         Ok(Self { client, url, token: token.to_owned(), workflow: workflow.to_owned() })

@@ -22,6 +22,7 @@ pub async fn run(count: usize) -> Result<Report, BenchError> {
     let script = json!({"rules": [{"answer": {"text": "I look.", "toolCalls": [{"name": "read", "arguments": {"path": "a"}}]}}]});
     let script = Script::from_json(script).map_err(|e| BenchError::Unexpected(e.to_string()))?;
     let model = ScriptedModel::start(script)?;
+    crate::tls::install();
     let client = reqwest::Client::builder().no_proxy().build()?;
     let url = format!("{}/chat/completions", model.url());
     let body = json!({"model": "m", "stream": true, "stream_options": {"include_usage": true},

@@ -30,6 +30,7 @@ pub(super) struct Started {
 impl Started {
     /// Starts a server and waits for its `/healthz`.
     pub(super) async fn wait_healthy(mut command: Command, url: &str, deadline: Duration) -> Result<Self, BenchError> {
+        crate::tls::install();
         let client = reqwest::Client::builder().no_proxy().build()?;
         let begun = Instant::now();
         let program = command.get_program().to_string_lossy().into_owned();

@@ -78,6 +78,11 @@ pub fn render(answer: &Answer, seen: &Seen, captures: &Captures) -> Result<Reply
     }
     reply.delay = Duration::from_millis(answer.delay_ms);
     reply.piece_delay = Duration::from_millis(answer.chunk_delay_ms);
+    let one_write = answer.chunk_bytes.is_none() && answer.chunk_delay_ms == 0 && answer.delta_chars.is_none();
+    if one_write {
+        // The quickest way out, so that the answer time of a benchmark is the Harness's.
+        reply.pieces = vec![Bytes::from(reply.pieces.concat())];
+    }
     if let Some(bytes) = answer.chunk_bytes {
         reply.pieces = slices(&reply.pieces.concat(), bytes);
     }

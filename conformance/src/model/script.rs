@@ -218,7 +218,7 @@ pub struct Answer {
     /// Milliseconds before the first byte.
     #[serde(default)]
     pub delay_ms: u64,
-    /// Bytes of one write; one event per write when absent.
+    /// Bytes of one write. When absent: one event per write with `chunkDelayMs` or `deltaChars`, else one write for all.
     #[serde(default)]
     pub chunk_bytes: Option<usize>,
     /// Milliseconds between writes.

@@ -109,6 +109,7 @@ impl Custodian {
     /// A client for `JR2_CUSTODIAN_URL` (`http://…` or `unix:/path`).
     pub fn new(url: &str, token: Option<String>, ladder: Ladder) -> Result<Self, reqwest::Error> {
         // Proxies of the environment are for the Agent's processes, never for control routes.
+        crate::tls::install();
         let builder = reqwest::Client::builder().no_proxy();
         let (builder, base) = match url.strip_prefix("unix:") {
             Some(path) => (builder.unix_socket(path), "http://custodian".to_owned()),
@@ -255,7 +256,7 @@ impl Custodian {
                     Ok(answer) => match answer.pick() {
                         PickOutcome::Answered(answer) if answer.outstanding => failed += 1,
                         PickOutcome::Refused(PickRefusal::Unavailable { .. } | PickRefusal::Custodian { .. }) => {
-                            failed += 1
+                            failed += 1;
                         }
                         other => return other,
                     },
@@ -394,3 +395,7 @@ fn last_segment_owner(url: &str) -> &str {
 fn random() -> u32 {
     getrandom::u32().unwrap_or(u32::MAX / 2)
 }
+
+#[cfg(test)]
+#[path = "custodian_tests.rs"]
+mod tests;

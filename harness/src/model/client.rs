@@ -32,8 +32,8 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
-            idle: Duration::from_secs(300),
-            total: Duration::from_secs(3_600),
+            idle: Duration::from_mins(5),
+            total: Duration::from_hours(1),
             tail: Duration::from_secs(10),
         }
     }
@@ -119,6 +119,7 @@ impl ModelClient {
     /// # Errors
     /// As [`ModelClient::new`].
     pub fn with_timeouts(config: &HarnessConfig, custodian_url: &str, timeouts: Timeouts) -> Result<Self, ClientError> {
+        crate::tls::install();
         let builder = || {
             // A redirect would carry the conversation to a place nobody configured.
             reqwest::Client::builder().connect_timeout(timeouts.connect).redirect(reqwest::redirect::Policy::none())
@@ -336,8 +337,8 @@ fn call_seed() -> String {
     let mut bytes = [0u8; 6];
     // Without randomness the ids are still unique within the answer.
     let _ = getrandom::fill(&mut bytes);
-    let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-    format!("call_{hex}_")
+    let number = bytes.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+    format!("call_{number:012x}_")
 }
 
 fn random_byte() -> u8 {

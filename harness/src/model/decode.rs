@@ -55,7 +55,7 @@ pub enum StreamFault {
 }
 
 /// The decoder of one answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Decoder {
     framer: Framer,
     seed: String,

@@ -24,7 +24,7 @@ pub enum Frame {
     TooBig(&'static str),
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
     Undecided,
     Events,
@@ -32,7 +32,7 @@ enum Mode {
 }
 
 /// The framing state. Feed bytes with [`Framer::push`], end with [`Framer::close`].
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Framer {
     mode: Mode,
     /// Unfinished line, or the whole body when it is no event stream.

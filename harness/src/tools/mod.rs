@@ -1,74 +1,237 @@
-//! Stand-in for the Working tools: the contract's types and a bare `bash`.
+//! The Working tools: `read`, `write`, `edit`, `bash`, `grep`, `glob`, rooted at the Frame's directory (spec 6.7).
+//!
+//! The file tools work inside the Harness's process and open every path beneath the root. `bash` runs a child that the
+//! kernel confines (`isolate`) and that dies as a whole with its call (`supervise`).
+
+mod bash;
+mod capture;
+mod edit;
+pub mod isolate;
+mod read;
+mod root;
+mod search;
+mod specs;
+mod supervise;
+pub mod surroundings;
+#[cfg(test)]
+mod testing;
+
+pub use surroundings::Surroundings;
 
 use crate::model::ToolSpec;
 use jr2_shared::harness::Access;
-use serde_json::{Value, json};
+use root::Root;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 
-/// Bounds.
-#[derive(Clone, Debug, Default)]
-pub struct ToolLimits;
-
-/// The tools.
-pub struct Toolbox {
-    root: PathBuf,
-    access: Access,
+/// Bounds of the tools that a deployment may choose; every other bound is a constant beside its code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToolLimits {
+    /// `bash` without a `timeout`.
+    pub bash_default: Duration,
+    /// The longest `timeout` that `bash` grants.
+    pub bash_max: Duration,
 }
 
-/// A result.
+impl Default for ToolLimits {
+    /// Two minutes, and an hour: a test suite fits, a forgotten server does not stay for ever.
+    fn default() -> Self {
+        Self { bash_default: Duration::from_mins(2), bash_max: Duration::from_hours(1) }
+    }
+}
+
+/// What a call gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolOutcome {
-    /// What the model reads.
+    /// For the model.
     pub text: String,
     /// Whether it failed.
     pub is_error: bool,
 }
 
+impl From<Result<String, String>> for ToolOutcome {
+    fn from(result: Result<String, String>) -> Self {
+        let is_error = result.is_err();
+        Self { text: result.unwrap_or_else(|text| text), is_error }
+    }
+}
+
+/// The Working tools of one root.
+#[derive(Debug)]
+pub struct Toolbox {
+    root: PathBuf,
+    access: Access,
+    limits: ToolLimits,
+    surroundings: Surroundings,
+    /// Built at the first `bash` call, then shared by all.
+    fence: tokio::sync::OnceCell<Arc<isolate::Fence>>,
+}
+
 impl Toolbox {
-    /// Rooted at the Frame's `cwd`.
-    pub fn new(root: PathBuf, access: Access, _limits: ToolLimits) -> Self {
-        Self { root, access }
+    /// Tools rooted at `root`, an absolute directory; it is looked at only when a tool runs. What surrounds the root is
+    /// read from the process's environment.
+    pub fn new(root: PathBuf, access: Access, limits: ToolLimits) -> Self {
+        let surroundings = Surroundings::from_env(&root, |name| std::env::var(name).ok());
+        Self::within(root, access, limits, surroundings)
     }
 
-    /// The tools an Agent with this access has.
+    /// The same with given surroundings.
+    pub fn within(root: PathBuf, access: Access, limits: ToolLimits, surroundings: Surroundings) -> Self {
+        Self { root, access, limits, surroundings, fence: tokio::sync::OnceCell::new() }
+    }
+
+    /// The tools of an access, always in the same bytes: read, write, edit, bash, grep, glob less what it withholds.
     pub fn specs(access: Access) -> Vec<ToolSpec> {
-        let names: &[&str] = match access {
-            Access::Write => &["read", "write", "edit", "bash", "grep", "glob"],
-            Access::Read => &["read", "bash", "grep", "glob"],
-            Access::None => &[],
-        };
-        names
-            .iter()
-            .map(|n| ToolSpec {
-                name: (*n).to_owned(),
-                description: (*n).to_owned(),
-                parameters: json!({"type": "object"}),
-            })
-            .collect()
+        specs::all(ToolLimits::default()).into_iter().filter(|spec| allows(access, &spec.name)).collect()
     }
 
-    /// Runs one call.
-    pub async fn run(&self, name: &str, arguments: &Value, mut abort: watch::Receiver<bool>) -> ToolOutcome {
-        if name != "bash" || self.access == Access::None {
-            return ToolOutcome { text: "not here".into(), is_error: true };
+    /// Runs one tool. `abort` turning `true` ends it and everything it started; a dropped sender never does.
+    pub async fn run(&self, name: &str, arguments: &Value, abort: watch::Receiver<bool>) -> ToolOutcome {
+        if !allows(self.access, name) {
+            let have: Vec<_> = Self::specs(self.access).into_iter().map(|spec| spec.name).collect();
+            return Err(format!("There is no tool {name:?}; you have: {}.", have.join(", "))).into();
         }
-        let command = arguments["command"].as_str().unwrap_or_default();
-        let child = tokio::process::Command::new("sh")
-            .arg("-c")
-            .arg(command)
-            .current_dir(&self.root)
-            .kill_on_drop(true)
-            .output();
+        if *abort.borrow() {
+            return Err(ABORTED.to_owned()).into();
+        }
+        match name {
+            "bash" => self.bash(arguments, abort).await,
+            "read" => self.blocking(arguments, abort, read::run).await,
+            "write" => self.blocking(arguments, abort, edit::write).await,
+            "edit" => self.blocking(arguments, abort, edit::edit).await,
+            "grep" => self.blocking(arguments, abort, search::grep).await,
+            _ => self.blocking(arguments, abort, search::glob).await,
+        }
+        .into()
+    }
+
+    async fn bash(&self, arguments: &Value, abort: watch::Receiver<bool>) -> Result<String, String> {
+        let arguments = parse(arguments)?;
+        let root = Root::open(&self.root)?;
+        let fence = self
+            .fence
+            .get_or_try_init(|| async {
+                let surroundings = self.surroundings.clone();
+                let root = root.path().to_owned();
+                let build = move || surroundings.prepare().and_then(|()| isolate::Fence::build(&surroundings, &root));
+                tokio::task::spawn_blocking(build).await.map_err(|e| e.to_string())?.map(Arc::new)
+            })
+            .await?;
+        bash::run(root.path(), &self.surroundings, fence, self.limits, arguments, abort).await
+    }
+
+    /// Runs a file tool off the async threads. An abort is seen between its steps, and the wait for it ends at once.
+    async fn blocking<A: DeserializeOwned + Send + 'static>(
+        &self,
+        arguments: &Value,
+        mut abort: watch::Receiver<bool>,
+        tool: fn(&Job, A) -> Result<String, String>,
+    ) -> Result<String, String> {
+        let arguments = parse(arguments)?;
+        let job =
+            Job { root: Root::open(&self.root)?, sandbox: self.surroundings.sandbox.clone(), abort: abort.clone() };
+        let work = tokio::task::spawn_blocking(move || tool(&job, arguments));
         tokio::select! {
-            out = child => match out {
-                Ok(out) => ToolOutcome {
-                    text: String::from_utf8_lossy(&out.stdout).into_owned(),
-                    is_error: !out.status.success(),
-                },
-                Err(e) => ToolOutcome { text: e.to_string(), is_error: true },
-            },
-            _ = abort.wait_for(|stop| *stop) => ToolOutcome { text: "aborted".into(), is_error: true },
+            result = work => result.unwrap_or_else(|error| Err(format!("The tool broke: {error}"))),
+            Ok(_) = abort.wait_for(|aborted| *aborted) => Err(ABORTED.to_owned()),
         }
+    }
+}
+
+/// What a file tool works with.
+struct Job {
+    root: Root,
+    /// Nothing above it is looked at for ignore files.
+    sandbox: Option<PathBuf>,
+    abort: watch::Receiver<bool>,
+}
+
+impl Job {
+    /// An error once the call is aborted: long loops ask at each step.
+    fn go_on(&self) -> Result<(), String> {
+        if *self.abort.borrow() { Err(ABORTED.to_owned()) } else { Ok(()) }
+    }
+}
+
+const ABORTED: &str = "The call was aborted.";
+
+fn parse<A: DeserializeOwned>(arguments: &Value) -> Result<A, String> {
+    let empty = Value::Object(serde_json::Map::new());
+    let arguments = if arguments.is_null() { &empty } else { arguments };
+    A::deserialize(arguments).map_err(|error| format!("The arguments are wrong: {error}."))
+}
+
+/// What an access withholds (spec 6.7). A `read` Agent keeps bash (spec H-24).
+fn allows(access: Access, tool: &str) -> bool {
+    match tool {
+        "read" | "bash" | "grep" | "glob" => access != Access::None,
+        "write" | "edit" => access == Access::Write,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn names(access: Access) -> Vec<String> {
+        Toolbox::specs(access).into_iter().map(|spec| spec.name).collect()
+    }
+
+    #[test]
+    fn an_access_withholds_its_tools() {
+        assert_eq!(names(Access::Write), ["read", "write", "edit", "bash", "grep", "glob"]);
+        assert_eq!(names(Access::Read), ["read", "bash", "grep", "glob"]);
+        assert!(names(Access::None).is_empty());
+    }
+
+    /// odysseus-dev/odysseus#5202
+    #[tokio::test]
+    async fn f28_an_unknown_tool_is_answered_with_the_known_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let tools = Toolbox::new(folder.path().into(), Access::Read, ToolLimits::default());
+        for name in ["write", "python"] {
+            let got = tools.run(name, &json!({}), watch::channel(false).1).await;
+            let text = format!("There is no tool {name:?}; you have: read, bash, grep, glob.");
+            assert_eq!(got, ToolOutcome { text, is_error: true });
+        }
+    }
+
+    #[tokio::test]
+    async fn wrong_arguments_and_a_missing_root_are_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let tools = Toolbox::new(folder.path().join("gone"), Access::Write, ToolLimits::default());
+        let got = tools.run("read", &json!({"offset": 1}), watch::channel(false).1).await;
+        assert_eq!(got.text, "The arguments are wrong: missing field `path`.");
+        for (name, arguments) in [("read", json!({"path": "a"})), ("bash", json!({"command": "true"}))] {
+            let got = tools.run(name, &arguments, watch::channel(false).1).await;
+            assert!(got.is_error && got.text.starts_with("The working directory cannot be opened"), "{}", got.text);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_aborted_call_starts_nothing() {
+        let bench = testing::Bench::new();
+        for (name, arguments) in
+            [("bash", json!({"command": "echo x > a"})), ("write", json!({"path": "a", "content": "x"}))]
+        {
+            let got = bench.tools.run(name, &arguments, watch::channel(true).1).await;
+            assert_eq!(got, ToolOutcome { text: ABORTED.into(), is_error: true });
+            assert!(!bench.path("a").exists());
+        }
+    }
+
+    #[test]
+    fn the_specs_have_fixed_bytes() {
+        assert_eq!(
+            serde_json::to_string(&Toolbox::specs(Access::Write)).unwrap(),
+            serde_json::to_string(&Toolbox::specs(Access::Write)).unwrap()
+        );
+        insta::assert_json_snapshot!("specs", Toolbox::specs(Access::Write));
     }
 }

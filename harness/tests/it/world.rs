@@ -46,6 +46,8 @@ pub struct Script {
     pub on_pick: Option<PickHandler>,
     /// Statuses to answer surface reads with before the surface itself.
     pub surface_faults: VecDeque<u16>,
+    /// Surfaces that take effect when the model is asked for the n-th time.
+    pub surface_at_request: Vec<(usize, Value)>,
     /// Answers of the outstanding route, `None` = 204.
     pub outstanding: VecDeque<Option<Value>>,
 }
@@ -114,6 +116,7 @@ impl World {
             .with_state(Arc::clone(&fake));
         tokio::spawn(async move { axum::serve(listener, router).await });
         std::fs::create_dir(dir.path().join("work")).unwrap();
+        jr2_harness::tls::install();
         let http = reqwest::Client::builder().no_proxy().unix_socket(dir.path().join("harness.sock")).build().unwrap();
         let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let mut world = Self { dir, fake, http, child: None, env };
@@ -344,6 +347,10 @@ async fn outstanding(State(fake): State<Arc<Fake>>) -> Response {
 async fn model(State(fake): State<Arc<Fake>>, body: axum::Json<Value>) -> Response {
     let answer = fake.with(|script| {
         script.model_requests.push(body.0);
+        let asked = script.model_requests.len();
+        if let Some((_, surface)) = script.surface_at_request.iter().find(|(n, _)| *n == asked) {
+            script.surface = Some(surface.clone()).filter(|surface| !surface.is_null());
+        }
         script.answers.pop_front().unwrap_or(Answer::Text("All done."))
     });
     let chunk = |delta: Value, finish: Value| {

@@ -113,6 +113,7 @@ fn build(socket: Option<&str>) -> Result<reqwest::Client, CallError> {
         .map_err(|error| CallError::Connect(error.to_string()))?
         .with_root_certificates(rustls::RootCertStore::empty())
         .with_no_client_auth();
+    crate::tls::install();
     let builder = reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
         .no_proxy()

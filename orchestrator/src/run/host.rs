@@ -14,7 +14,7 @@ use crate::workspace::{LastEnd, SandboxEvent, SandboxProvider};
 use jr2_shared::ids::{RUN_PREFIX_MIN, RunId};
 use jr2_shared::surface::{PickAnswer, Surface};
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -115,6 +115,8 @@ pub(super) struct Shared {
     programs: RwLock<BTreeMap<String, Arc<Program>>>,
     pinned: Mutex<HashMap<String, Arc<Program>>>,
     starting: tokio::sync::Mutex<()>,
+    /// Written by the sweep: no Sandbox begins between its look and its removals.
+    placing: tokio::sync::RwLock<()>,
     stopping: std::sync::atomic::AtomicBool,
 }
 
@@ -134,7 +136,8 @@ impl Shared {
         HarnessClient::new(dial, self.connections.clone(), self.store.epoch())
     }
 
-    pub fn own_sandbox(&self, name: &str, run: &RunId) {
+    pub async fn own_sandbox(&self, name: &str, run: &RunId) {
+        let _no_sweep = self.placing.read().await;
         lock(&self.sandboxes).insert(name.to_owned(), run.clone());
     }
 
@@ -183,6 +186,7 @@ impl Shared {
             entry.summary = summary;
             entry.inbox = None;
         }
+        lock(&self.sandboxes).retain(|_, owner| owner != run);
     }
 
     fn pinned(&self, hash: &str) -> Result<Arc<Program>, String> {
@@ -235,6 +239,7 @@ impl Host {
     pub async fn open(options: HostOptions) -> Result<(Self, RestoreReport), HostError> {
         let connections =
             Connections::new().map_err(|e| HostError::Invalid { message: e.to_string(), problems: Vec::new() })?;
+        crate::tls::install();
         let http = reqwest::Client::builder()
             .connect_timeout(Duration::from_secs(10))
             .build()
@@ -253,6 +258,7 @@ impl Host {
             programs: RwLock::new(options.programs),
             pinned: Mutex::default(),
             starting: tokio::sync::Mutex::default(),
+            placing: tokio::sync::RwLock::default(),
             stopping: false.into(),
         });
         let host = Self { shared };
@@ -264,18 +270,17 @@ impl Host {
 
     fn restore(&self) -> Result<RestoreReport, HostError> {
         let mut report = RestoreReport::default();
-        for (run, bytes) in self.shared.store.rows()? {
-            let name = run.as_str().to_owned();
-            let row: Row = match serde_json::from_slice(&bytes) {
-                Ok(row) => row,
+        self.shared.store.visit_rows(&mut |run, bytes| {
+            let row = bytes
+                .and_then(|b| serde_json::from_slice::<Row>(&b).map_err(|e| StoreError::Unreadable(e.to_string())));
+            match row {
+                Ok(row) => self.restore_row(run, row, &mut report),
                 Err(error) => {
-                    tracing::error!(run = %run, %error, "a row is unreadable; it stays as it is");
-                    report.failed.push(name);
-                    continue;
+                    tracing::error!(%run, %error, "a row is unreadable; it stays as it is");
+                    report.failed.push(run.as_str().to_owned());
                 }
-            };
-            self.restore_row(run, row, &mut report);
-        }
+            }
+        })?;
         Ok(report)
     }
 
@@ -347,27 +352,43 @@ impl Host {
 
     /// Removes runs that ended a week ago and Sandboxes of no live run.
     pub async fn sweep(&self) {
+        let _no_new_sandbox = self.shared.placing.write().await;
         let now = self.shared.clock.now_ms();
-        let mut live = Vec::new();
-        for (run, bytes) in self.shared.store.rows().unwrap_or_default() {
-            let Ok(row) = serde_json::from_slice::<Row>(&bytes) else { continue };
-            let ended = row.ended.unwrap_or(now);
-            if row.status.is_ended() && row.deletes.is_empty() && now.saturating_sub(ended) > KEEP_ENDED_MS {
-                let save = Save { run: Some(run.clone()), delete: true, ..Save::default() };
-                if self.shared.store.save(save).await.is_ok() {
-                    self.shared.runs.write().unwrap_or_else(PoisonError::into_inner).remove(&run);
-                }
-                continue;
-            }
-            let faulted = row.status == Status::Error && now.saturating_sub(ended) < FAULTED_SANDBOX_KEEP_MS;
-            if !row.status.is_ended() || faulted {
-                sandboxes_of(&row.root, &mut live);
-            }
-            live.extend(row.deletes.iter().map(|d| d.spec.name.clone()));
+        let mut found = Swept::default();
+        let visited = self.shared.store.visit_rows(&mut |run, bytes| match bytes {
+            Ok(bytes) => found.row(run, &bytes, now),
+            Err(_) => found.unreadable = true,
+        });
+        if visited.is_err() || found.unreadable {
+            return; // an unread row may name a text or a Sandbox: nothing is removed on a guess
         }
+        for run in found.over {
+            let save = Save { run: Some(run.clone()), delete: true, ..Save::default() };
+            if self.shared.store.save(save).await.is_ok() {
+                self.shared.runs.write().unwrap_or_else(PoisonError::into_inner).remove(&run);
+            }
+        }
+        self.drop_texts(&found.programs).await;
+        let mut live = found.sandboxes;
+        live.extend(lock(&self.shared.sandboxes).keys().cloned());
         let gone = self.shared.provider.sweep(&live).await;
         if gone > 0 {
             tracing::info!(gone, "Sandboxes of no live run were removed");
+        }
+    }
+
+    /// Pinned texts of no row, no live task and no deployed workflow go.
+    async fn drop_texts(&self, named: &BTreeSet<String>) {
+        let deployed: BTreeSet<String> = self.programs().values().map(|p| p.hash.clone()).collect();
+        let _no_start = self.shared.starting.lock().await;
+        let mut drop_texts = self.shared.store.texts().unwrap_or_default();
+        drop_texts.retain(|hash| {
+            let live = lock(&self.shared.pinned).get(hash).is_some_and(|p| Arc::strong_count(p) > 1);
+            !named.contains(hash) && !deployed.contains(hash) && !live
+        });
+        if !drop_texts.is_empty() {
+            lock(&self.shared.pinned).retain(|hash, _| !drop_texts.contains(hash));
+            self.shared.store.save(Save { drop_texts, ..Save::default() }).await.ok();
         }
     }
 
@@ -409,10 +430,7 @@ impl Host {
             message: format!("the input of `{}` does not fit: {}", root.name, problems.join("; ")),
             problems,
         })?;
-        let _one_key_at_a_time = match key {
-            Some(_) => Some(self.shared.starting.lock().await),
-            None => None,
-        };
+        let one_at_a_time = self.shared.starting.lock().await;
         if let Some(run) = key.map(|k| self.shared.store.start_key(k)).transpose()?.flatten() {
             return Ok(run);
         }
@@ -431,6 +449,9 @@ impl Host {
         tokio::spawn(RunTask::new(self.shared.clone(), program, row, rx, birth).run(false));
         let (reply, answered) = oneshot::channel();
         tx.send(Box::new(Message::Apply(Input::Start, Some(reply)))).map_err(|_| HostError::Stopping)?;
+        if key.is_none() && known {
+            drop(one_at_a_time); // nothing but this run depends on its first save
+        }
         answered.await.map_err(|_| HostError::Stopping)?;
         Ok(run)
     }
@@ -514,15 +535,19 @@ impl Host {
     }
 
     async fn request(&self, run: &RunId, input: Input) -> Result<StoredAnswer, HostError> {
-        match self.apply(run, input).await? {
-            Some(Reply::Http(answer)) => Ok(answer),
-            Some(_) => Ok(StoredAnswer { status: 409, body: json!({ "error": "the run took nothing" }) }),
+        let reply = match self.apply(run, input.clone()).await? {
+            Some(reply) => reply,
             None => {
+                // No task any more: the ended row still knows its keyed answers, and refuses the rest.
                 let row = self.row(run)?;
-                let word = super::view::status_word(row.status);
-                Ok(StoredAnswer { status: 409, body: json!({ "error": format!("run {run} is {word}") }) })
+                let program = self.shared.pinned(&row.program).map_err(HostError::NotFound)?;
+                super::core::apply(&program, &row, &input, super::core::Facts { now: 0, seed: 0 }).reply
             }
-        }
+        };
+        Ok(match reply {
+            Reply::Http(answer) => answer,
+            _ => StoredAnswer { status: 409, body: json!({ "error": "the run took nothing" }) },
+        })
     }
 
     /// `None`: the run has no task any more.
@@ -582,6 +607,19 @@ impl Host {
             Some(Reply::Refused { status, error, allowed }) => Ok(Err(PickRefusal { status, error, allowed })),
             _ => Err(HostError::NotFound(surface_refusal(iid))),
         }
+    }
+
+    /// The answer to an earlier delivery of a live Turn, for a Harness that asks again (decision 13).
+    pub async fn delivery(
+        &self,
+        iid: &str,
+        caller: Option<&str>,
+        delivery: &str,
+    ) -> Result<Option<PickAnswer>, HostError> {
+        let (_, sandbox) = self.registration(iid).await?;
+        check_scope(iid, caller, sandbox.as_deref())?;
+        let row = self.row(&run_of(iid))?;
+        Ok(super::core::kept_delivery(&row, iid, delivery))
     }
 
     /// A run's feed after `from` (decision 43): the watcher joins first, so nothing falls between.
@@ -777,6 +815,36 @@ fn bare_summary(row: &Row) -> RunSummary {
         value: Value::Object(Map::new()),
         started: super::view::instant(row.started),
         ended: row.ended.map(super::view::instant),
+    }
+}
+
+/// What one look over all rows found.
+#[derive(Default)]
+struct Swept {
+    over: Vec<RunId>,
+    programs: BTreeSet<String>,
+    sandboxes: Vec<String>,
+    unreadable: bool,
+}
+
+impl Swept {
+    fn row(&mut self, run: RunId, bytes: &[u8], now: u64) {
+        let Ok(row) = serde_json::from_slice::<Row>(bytes) else {
+            self.unreadable = true;
+            return;
+        };
+        let ended = row.ended.unwrap_or(now);
+        if row.status.is_ended() && row.deletes.is_empty() && now.saturating_sub(ended) > KEEP_ENDED_MS {
+            self.over.push(run);
+            return;
+        }
+        self.programs.insert(row.program.clone());
+        self.programs.extend(row.first_program.clone());
+        let faulted = row.status == Status::Error && now.saturating_sub(ended) < FAULTED_SANDBOX_KEEP_MS;
+        if !row.status.is_ended() || faulted {
+            sandboxes_of(&row.root, &mut self.sandboxes);
+        }
+        self.sandboxes.extend(row.deletes.iter().map(|d| d.spec.name.clone()));
     }
 }
 

@@ -11,6 +11,8 @@ mod host;
 mod row;
 mod shell;
 mod task;
+#[cfg(test)]
+mod tests;
 pub mod view;
 
 pub use clock::{Clock, SystemClock};

@@ -127,7 +127,7 @@ async fn watch(
 }
 
 async fn provision(shared: &Shared, run: &RunId, spec: SandboxSpec) -> Input {
-    shared.own_sandbox(&spec.name, run);
+    shared.own_sandbox(&spec.name, run).await;
     match shared.provider.provision(&spec).await {
         Ok(provisioned) => Input::Provisioned { sandbox: spec.name, provisioned },
         Err(error) => Input::ProvisionFailed { sandbox: spec.name, reason: error.reason, message: error.message },
@@ -135,7 +135,7 @@ async fn provision(shared: &Shared, run: &RunId, spec: SandboxSpec) -> Input {
 }
 
 async fn adopt(shared: &Shared, run: &RunId, spec: SandboxSpec, uid: String) -> Option<Input> {
-    shared.own_sandbox(&spec.name, run);
+    shared.own_sandbox(&spec.name, run).await;
     let error = shared.provider.adopt(&spec, &uid).await.err()?;
     Some(Input::SandboxLost { sandbox: spec.name, reason: error.reason, message: error.message })
 }

@@ -42,6 +42,8 @@ pub(super) struct RunTask {
     row: Row,
     inbox: mpsc::UnboundedReceiver<Box<Message>>,
     running: HashMap<u64, AbortHandle>,
+    /// Aborts that are being sent; none once the row holds none.
+    aborting: Vec<AbortHandle>,
     bound: HistoryBound,
     /// Written with the first save of a new run.
     birth: Option<Box<Birth>>,
@@ -68,6 +70,7 @@ impl RunTask {
             row,
             inbox,
             running: HashMap::new(),
+            aborting: Vec::new(),
             bound: HistoryBound::default(),
             birth,
             held: false,
@@ -213,6 +216,9 @@ impl RunTask {
             std::future::pending::<()>().await; // nothing of it may leave; the process ends (decision 43)
         }
         self.row = outcome.row;
+        if self.row.aborts.is_empty() {
+            self.aborting.drain(..).for_each(|sent| sent.abort()); // its Sandbox may be gone: nobody will answer
+        }
         let batch = FeedBatch { run: self.row.id.clone(), rev: entry.rev, at: facts.now, entries: entry.feed };
         let summary = (!batch.entries.is_empty()).then(|| summary(&self.program, &self.row));
         self.shared.publish(&self.row.id, summary, batch);
@@ -263,9 +269,12 @@ impl RunTask {
                 }
                 continue;
             }
+            let aborts = matches!(effect, Effect::Abort(_));
             let serial = effect.serial();
             let handle = super::shell::perform(&self.shared, &self.row.id, effect);
-            if let Some(serial) = serial {
+            if aborts {
+                self.aborting.push(handle);
+            } else if let Some(serial) = serial {
                 if let Some(old) = self.running.insert(serial, handle) {
                     old.abort(); // one thing at a time runs for an invocation
                 }
@@ -274,7 +283,7 @@ impl RunTask {
     }
 
     fn forget_all(&mut self) {
-        for (_, handle) in self.running.drain() {
+        for handle in self.running.drain().map(|(_, handle)| handle).chain(self.aborting.drain(..)) {
             handle.abort();
         }
     }

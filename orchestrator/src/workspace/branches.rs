@@ -73,11 +73,11 @@ async fn save_through(
     let commit = git.text(scratch, &["rev-parse", "--verify", SCRATCH_REF]).await?;
     let mut saved = vec![publish(git, slot, scratch, destination, &slot.branch, &commit).await?];
     // A worktree the Agent removed has nothing left to save.
-    if plain_folder(&slot.worktree()).is_ok() {
-        if let Some(extra) = commit_worktree(git, slot, scratch, &commit).await? {
-            let name = format!("{}{UNCOMMITTED_SUFFIX}", slot.branch);
-            saved.push(publish(git, slot, scratch, destination, &name, &extra).await?);
-        }
+    if plain_folder(&slot.worktree()).is_ok()
+        && let Some(extra) = commit_worktree(git, slot, scratch, &commit).await?
+    {
+        let name = format!("{}{UNCOMMITTED_SUFFIX}", slot.branch);
+        saved.push(publish(git, slot, scratch, destination, &name, &extra).await?);
     }
     Ok(saved)
 }
@@ -261,23 +261,23 @@ async fn remove(path: &Path) -> Result<(), SaveError> {
 mod tests {
     use super::*;
 
-    fn free(name: &str) -> Option<Choice> {
-        Some(Choice::Free(name.into()))
+    fn free(name: &str) -> Choice {
+        Choice::Free(name.into())
     }
 
     #[test]
     fn a_name_is_reused_only_for_the_same_commit() {
-        assert_eq!(choose_name(&[], "jr2/x", "c1"), free("jr2/x"));
+        assert_eq!(choose_name(&[], "jr2/x", "c1"), Some(free("jr2/x")));
         assert_eq!(choose_name(&[("c1", "jr2/x")], "jr2/x", "c1"), Some(Choice::There("jr2/x".into())));
-        assert_eq!(choose_name(&[("c0", "jr2/x")], "jr2/x", "c1"), free("jr2/x-2"));
+        assert_eq!(choose_name(&[("c0", "jr2/x")], "jr2/x", "c1"), Some(free("jr2/x-2")));
         let heads = [("c0", "jr2/x"), ("c1", "jr2/x-2")];
         assert_eq!(choose_name(&heads, "jr2/x", "c1"), Some(Choice::There("jr2/x-2".into())));
     }
 
     #[test]
     fn refs_that_stand_in_each_others_way_are_avoided() {
-        assert_eq!(choose_name(&[("c0", "jr2")], "jr2/x", "c1"), free("jr2-x"));
-        assert_eq!(choose_name(&[("c0", "x/y")], "x", "c1"), free("x-2"));
+        assert_eq!(choose_name(&[("c0", "jr2")], "jr2/x", "c1"), Some(free("jr2-x")));
+        assert_eq!(choose_name(&[("c0", "x/y")], "x", "c1"), Some(free("x-2")));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 /// Longest time one git command may take: the budget the specification gives Repos (spec 5.5).
-pub const GIT_TIMEOUT: Duration = Duration::from_secs(25 * 60);
+pub const GIT_TIMEOUT: Duration = Duration::from_mins(25);
 /// Most bytes read from one git command's output: listings of very large repositories stay below it.
 const STDOUT_MAX_BYTES: usize = 64 << 20;
 /// Most bytes of git's own words kept for an error: the last ones say why.

@@ -123,7 +123,7 @@ impl Providers {
     /// Checks the providers and makes their clients.
     pub fn new(bindings: Vec<ProviderBinding>) -> Result<Self, ProviderError> {
         // A second call finds the first one's provider: either will do.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        crate::tls::install();
         let mut all = BTreeMap::new();
         for binding in bindings {
             let id = binding.provider.id.clone();

@@ -17,7 +17,7 @@ mod workspaces;
 
 pub use adopt::adopt;
 pub use apply::apply;
-pub use picks::turn_of;
+pub use picks::{kept_delivery, turn_of};
 pub use replay::{Difference, Replay, replay};
 pub use restore::{Reattached, reattach};
 pub use surface::{OpenGate, gates_of, surface, surface_refusal, turns_of};

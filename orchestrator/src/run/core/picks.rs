@@ -19,6 +19,10 @@ impl Work<'_> {
             self.reply = Reply::Pick(kept.clone());
             return;
         }
+        if !turn.takes_picks() {
+            // A Submission that was given up must not pick for the Turn that followed it.
+            return self.refuse(404, format!("no live agent surface for instance \"{iid}\""), None);
+        }
         if turn.outstanding.is_some() {
             return self.refuse(400, "a pick is outstanding".to_owned(), None);
         }
@@ -97,4 +101,11 @@ pub fn turn_of(row: &Row, serial: u64) -> Option<&Turn> {
         })
     }
     below(&row.root, serial)
+}
+
+/// The answer of an earlier delivery of a conversation's live Turn.
+pub fn kept_delivery(row: &Row, iid: &str, delivery: &str) -> Option<PickAnswer> {
+    let (_, _, serial) = find_turn(&row.root, 0, iid)?;
+    let turn = turn_of(row, serial)?;
+    turn.picks.iter().map(|kept| &kept.answer).find(|answer| answer.delivery_id == delivery).cloned()
 }

@@ -174,7 +174,7 @@ fn runtime_dir(state: &Path) -> Result<PathBuf, LayoutError> {
 
 /// The first hex characters of a sha256.
 fn short_hash(bytes: &[u8]) -> String {
-    let mut text: String = Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect();
+    let mut text = jr2_shared::ids::hex(&Sha256::digest(bytes));
     text.truncate(HASH_CHARS);
     text
 }

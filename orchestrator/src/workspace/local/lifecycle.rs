@@ -42,6 +42,8 @@ impl LocalProvider {
         };
         let mut record = match known {
             Some(record) if record.spec.repos == spec.repos && record.spec.branch == spec.branch => record,
+            // No Agent has seen it: it is made as it is asked for now.
+            Some(record) if record.stage == Stage::Cloning => self.begin(spec, &place).await?,
             Some(record) => {
                 let message =
                     format!("the Sandbox `{}` exists with other repositories or another branch", record.spec.name);
@@ -75,13 +77,14 @@ impl LocalProvider {
         check_branch_name(&self.git, &place.dir, branch).await?;
         std::fs::write(place.home.join(".gitconfig"), crate::workspace::git::Git::configuration())
             .map_err(|e| refused("state-folder", e.to_string()))?;
-        remove_partial(&place.work).await?;
+        remove_partial(&place.work).await;
         for slot in slots {
             let partial = place.work.join(format!("{PARTIAL_PREFIX}{}-{}", random_word()?, slot.binding.slot));
             make_slot(&self.git, slot, &partial).await?;
         }
         // A git of an Orchestrator that died may have gone on for a while.
-        remove_partial(&place.work).await
+        remove_partial(&place.work).await;
+        Ok(())
     }
 
     /// Binds the Custodian, finds or starts the Harness, and begins to watch it. Does nothing when all of it is there.
@@ -92,12 +95,7 @@ impl LocalProvider {
         }
         self.let_go(&name).await;
         place.make().map_err(|e| refused("state-folder", e.to_string()))?;
-        let listener = control::bind(&place.custodian)
-            .await
-            .map_err(|e| refused("custodian-not-ready", format!("{}: {e}", place.custodian.display())))?;
         let voice = Voice::new(&record.sandbox_token);
-        let pid = voice.pid.clone();
-        let custodian = control::serve(listener, voice, (self.options.control)(&name), &self.providers);
         let config = self.providers.harness_config();
         let environment = Environment {
             place,
@@ -117,11 +115,17 @@ impl LocalProvider {
             limits: self.options.limits.clone(),
             owner_epoch: self.options.owner_epoch,
             harness_token: record.harness_token.clone(),
-            pid,
+            pid: voice.pid.clone(),
             lost: std::sync::Arc::default(),
             events: self.options.events.clone(),
         };
-        let (harness, how) = match supervise::find(&job, record).await {
+        // A running Harness is known before its socket is served again: it dials all the time, and is never refused.
+        let found = supervise::find(&job, record).await;
+        let listener = control::bind(&place.custodian)
+            .await
+            .map_err(|e| refused("custodian-not-ready", format!("{}: {e}", place.custodian.display())))?;
+        let custodian = control::serve(listener, voice, (self.options.control)(&name), &self.providers);
+        let (harness, how) = match found {
             Some(harness) => (harness, BroughtUp::Found),
             None => (supervise::start(&job, record.process.as_ref()).await?, BroughtUp::Started),
         };
@@ -304,14 +308,15 @@ fn random_word() -> Result<String, ProvisionError> {
     Ok(format!("{:08x}", u32::from_be_bytes(bytes)))
 }
 
-async fn remove_partial(work: &Path) -> Result<(), ProvisionError> {
-    let Ok(entries) = std::fs::read_dir(work) else { return Ok(()) };
-    for entry in entries.flatten() {
-        if entry.file_name().to_string_lossy().starts_with(PARTIAL_PREFIX) {
-            remove_tree(&entry.path()).await?;
+/// A git that outlived its Orchestrator may still write there; what it leaves goes with the Workspace at the latest.
+async fn remove_partial(work: &Path) {
+    for entry in std::fs::read_dir(work).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(PARTIAL_PREFIX)
+            && let Err(error) = remove_tree(&entry.path()).await
+        {
+            tracing::warn!(%error, "sandbox.partial_kept");
         }
     }
-    Ok(())
 }
 
 /// Removes a folder and everything in it, folders without rights too.

@@ -73,7 +73,7 @@ impl Record {
         text(&mut uid)?;
         Ok(Self {
             v: VERSION,
-            uid: uid.iter().map(|b| format!("{b:02x}")).collect(),
+            uid: jr2_shared::ids::hex(&uid),
             spec,
             stage: Stage::Cloning,
             harness_token: text(&mut [0; TOKEN_BYTES])?,

@@ -20,7 +20,7 @@ impl Default for RestartLimits {
     fn default() -> Self {
         Self {
             deaths: 5,
-            window: Duration::from_secs(60),
+            window: Duration::from_mins(1),
             pause: Duration::from_millis(20),
             pause_max: Duration::from_secs(5),
         }

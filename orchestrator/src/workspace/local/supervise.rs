@@ -176,11 +176,11 @@ fn spawn(job: &Job) -> Result<Harness, ProvisionError> {
 
 fn remember(job: &Job, id: &ProcessId) -> Result<(), super::record::RecordError> {
     job.pid.store(id.pid, Ordering::Release);
-    if let Some(mut record) = Record::load(&job.place.record)? {
-        if record.process.as_ref() != Some(id) {
-            record.process = Some(id.clone());
-            record.save(&job.place.record)?;
-        }
+    if let Some(mut record) = Record::load(&job.place.record)?
+        && record.process.as_ref() != Some(id)
+    {
+        record.process = Some(id.clone());
+        record.save(&job.place.record)?;
     }
     Ok(())
 }

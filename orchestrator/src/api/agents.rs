@@ -1,0 +1,120 @@
+//! An Agent's surface and picks (spec 7.2), for the Instance token and on each Sandbox's own socket.
+
+use super::errors::{self, Body, Refused};
+use super::{Api, BODY_MAX_BYTES};
+use crate::run::{Host, HostError};
+use axum::Json;
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use jr2_shared::surface::Surface;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+/// Header that carries a pick's id (decision 34).
+const PICK_ID_HEADER: &str = "x-jr2-pick-id";
+
+/// The routes for the Instance token.
+pub fn routes() -> Router<Api> {
+    Router::new()
+        .route("/agents/{iid}/surface", get(surface_by_token))
+        .route("/agents/{iid}/events", post(pick_by_token))
+        .route("/agents/{iid}/events/{delivery}", get(delivery_by_token))
+}
+
+/// The routes of one Sandbox's socket.
+pub fn control(host: Host, sandbox: &str) -> Router {
+    let seat = Seat { host, sandbox: sandbox.into() };
+    Router::new()
+        .route("/agents/{iid}/surface", get(surface_by_seat))
+        .route("/agents/{iid}/events", post(pick_by_seat))
+        .route("/agents/{iid}/events/{delivery}", get(delivery_by_seat))
+        .fallback(errors::not_found)
+        .method_not_allowed_fallback(errors::method_not_allowed)
+        .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))
+        .with_state(seat)
+}
+
+#[derive(Clone)]
+struct Seat {
+    host: Host,
+    sandbox: Arc<str>,
+}
+
+async fn surface_by_token(State(api): State<Api>, Path(iid): Path<String>, headers: HeaderMap) -> Response {
+    surface(&api.host, &iid, None, &headers).await
+}
+
+async fn surface_by_seat(State(seat): State<Seat>, Path(iid): Path<String>, headers: HeaderMap) -> Response {
+    surface(&seat.host, &iid, Some(&seat.sandbox), &headers).await
+}
+
+async fn surface(host: &Host, iid: &str, caller: Option<&str>, headers: &HeaderMap) -> Response {
+    let surface = match host.surface(iid, caller).await {
+        Ok(surface) => surface,
+        Err(error) => return Refused(error).into_response(),
+    };
+    let etag = etag(&surface);
+    let same = headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(etag.as_str());
+    if same {
+        return (StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response();
+    }
+    ([(header::ETAG, etag)], Json(surface)).into_response()
+}
+
+/// Over Menu and Allowed picks (decision 21).
+fn etag(surface: &Surface) -> String {
+    let text = serde_json::to_vec(&(&surface.menu, &surface.allowed)).unwrap_or_default();
+    let digest = Sha256::digest(&text);
+    let short: String = digest.iter().take(12).map(|b| format!("{b:02x}")).collect();
+    format!("\"{short}\"")
+}
+
+async fn pick_by_token(State(api): State<Api>, Path(iid): Path<String>, headers: HeaderMap, body: Body) -> Response {
+    pick(&api.host, &iid, None, &headers, body.0).await
+}
+
+async fn pick_by_seat(State(seat): State<Seat>, Path(iid): Path<String>, headers: HeaderMap, body: Body) -> Response {
+    pick(&seat.host, &iid, Some(&seat.sandbox), &headers, body.0).await
+}
+
+async fn pick(host: &Host, iid: &str, caller: Option<&str>, headers: &HeaderMap, mut body: Value) -> Response {
+    let named = headers.get(PICK_ID_HEADER).and_then(|v| v.to_str().ok()).map(str::to_owned);
+    let in_body = body.as_object_mut().and_then(|o| o.remove("pickId"));
+    let pick = named.or_else(|| in_body.and_then(|v| v.as_str().map(str::to_owned)));
+    match host.pick(iid, caller, body, pick).await {
+        Ok(Ok(answer)) => Json(answer).into_response(),
+        Ok(Err(refusal)) => {
+            let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
+            let mut body = json!({ "error": refusal.error });
+            if let Some(allowed) = refusal.allowed {
+                body["allowed"] = json!(allowed);
+            }
+            (status, Json(body)).into_response()
+        }
+        Err(error) => Refused(error).into_response(),
+    }
+}
+
+async fn delivery_by_token(State(api): State<Api>, Path((iid, delivery)): Path<(String, String)>) -> Response {
+    kept_delivery(&api.host, &iid, None, &delivery).await
+}
+
+async fn delivery_by_seat(State(seat): State<Seat>, Path((iid, delivery)): Path<(String, String)>) -> Response {
+    kept_delivery(&seat.host, &iid, Some(&seat.sandbox), &delivery).await
+}
+
+/// Re-reading a delivery is idempotent (decision 13).
+async fn kept_delivery(host: &Host, iid: &str, caller: Option<&str>, delivery: &str) -> Response {
+    match host.delivery(iid, caller, delivery).await {
+        Ok(Some(answer)) => Json(answer).into_response(),
+        Ok(None) => errors::json(StatusCode::NOT_FOUND, "no such delivery of this Turn"),
+        Err(error @ (HostError::NotFound(_) | HostError::Forbidden(_) | HostError::Stopping)) => {
+            Refused(error).into_response()
+        }
+        Err(error) => Refused(error).into_response(),
+    }
+}

@@ -1,0 +1,69 @@
+//! Refusals as JSON: `{"error": …}` and what helps.
+
+use crate::run::HostError;
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+/// A refusal with one sentence.
+pub fn json(status: StatusCode, error: &str) -> Response {
+    (status, Json(json!({ "error": error }))).into_response()
+}
+
+/// Unknown path.
+pub async fn not_found() -> Response {
+    json(StatusCode::NOT_FOUND, "no such route; GET /openapi.json lists them")
+}
+
+/// Known path, other method.
+pub async fn method_not_allowed() -> Response {
+    json(StatusCode::METHOD_NOT_ALLOWED, "this route does not take that method")
+}
+
+/// What a handler answers with.
+pub struct Refused(pub HostError);
+
+impl From<HostError> for Refused {
+    fn from(error: HostError) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let (status, body): (StatusCode, Value) = match &self.0 {
+            HostError::NotFound(error) => (StatusCode::NOT_FOUND, json!({ "error": error })),
+            HostError::Invalid { message, problems } => {
+                (StatusCode::BAD_REQUEST, json!({ "error": message, "problems": problems }))
+            }
+            HostError::Ambiguous { hits, .. } => {
+                (StatusCode::BAD_REQUEST, json!({ "error": self.0.to_string(), "runs": hits }))
+            }
+            HostError::Forbidden(error) => (StatusCode::FORBIDDEN, json!({ "error": error })),
+            HostError::Stopping => (StatusCode::SERVICE_UNAVAILABLE, json!({ "error": self.0.to_string() })),
+            HostError::Store(error) => (StatusCode::INTERNAL_SERVER_ERROR, json!({ "error": error.to_string() })),
+        };
+        (status, Json(body)).into_response()
+    }
+}
+
+/// Body extractor whose refusal is JSON too.
+pub struct Body(pub Value);
+
+impl<S: Send + Sync> axum::extract::FromRequest<S> for Body {
+    type Rejection = Response;
+
+    async fn from_request(request: axum::extract::Request, state: &S) -> Result<Self, Response> {
+        let bytes = axum::body::Bytes::from_request(request, state).await.map_err(|rejection| {
+            let status = rejection.status();
+            json(status, &rejection.body_text())
+        })?;
+        if bytes.is_empty() {
+            return Ok(Self(json!({})));
+        }
+        serde_json::from_slice(&bytes)
+            .map(Self)
+            .map_err(|e| json(StatusCode::BAD_REQUEST, &format!("the body is not JSON: {e}")))
+    }
+}

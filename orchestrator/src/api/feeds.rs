@@ -1,0 +1,187 @@
+//! Feeds as server-sent events: level-triggered, ids `rev.index`, resume by `Last-Event-ID`, pings (spec Q-3, decision 43).
+
+use super::errors::Refused;
+use super::{Api, workflows};
+use crate::run::{FeedBatch, FeedEntry, FeedId, FeedKind, HostError};
+use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream, StreamExt};
+use jr2_shared::ids::RunId;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Ping comments (spec Q-3).
+const PING_EVERY: Duration = Duration::from_secs(15);
+/// What a client waits before it joins again (spec 12.2).
+const RETRY: Duration = Duration::from_millis(2_000);
+
+/// Where to resume, for clients that cannot set headers.
+#[derive(Deserialize)]
+pub struct FeedQuery {
+    #[serde(rename = "lastEventId")]
+    last_event_id: Option<String>,
+}
+
+fn resume(headers: &HeaderMap, query: &FeedQuery) -> Option<FeedId> {
+    let header = headers.get("last-event-id").and_then(|v| v.to_str().ok());
+    header.or(query.last_event_id.as_deref()).and_then(|text| text.parse().ok())
+}
+
+/// `GET /runs/:id/events`: everything, instance token only.
+pub async fn run_feed(
+    State(api): State<Api>,
+    Path(run): Path<String>,
+    Query(query): Query<FeedQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    let run = api.host.resolve(&run)?;
+    one_run(&api, &run, resume(&headers, &query), false).await
+}
+
+/// `GET /workflows/:name/runs/:runId/events`: shape and markers only.
+pub async fn open_run_feed(
+    State(api): State<Api>,
+    Path((name, run)): Path<(String, String)>,
+    Query(query): Query<FeedQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    let run = api.host.resolve(&run)?;
+    if api.host.status(&run).await?.workflow != name {
+        return Err(Refused(HostError::NotFound(format!("no run \"{run}\" of \"{name}\""))));
+    }
+    one_run(&api, &run, resume(&headers, &query), true).await
+}
+
+async fn one_run(api: &Api, run: &RunId, from: Option<FeedId>, open: bool) -> Result<Response, Refused> {
+    let feed = api.host.subscribe(run, from).await?;
+    let covered = feed.backlog.last().map(|(id, _)| *id).or(from);
+    let status = &feed.status;
+    let mut first = vec![Ok(Event::default().retry(RETRY).comment("jr2"))];
+    first.extend(feed.backlog.iter().filter_map(|(id, entry)| event(Some(*id), entry, open)).map(Ok));
+    if feed.backlog.iter().all(|(_, e)| e.kind != FeedKind::Status) {
+        // A reader that missed nothing still learns where the run stands.
+        let data = json!({ "runId": run.as_str(), "workflow": status.workflow, "status": status.status,
+                           "value": status.value });
+        let entry = FeedEntry { kind: FeedKind::Status, data };
+        first.extend(event(covered, &entry, open).map(Ok));
+    }
+    let ended = status.status.is_ended();
+    let rest = live(feed.live, covered, move |id, entry| event(Some(id), entry, open));
+    let all: std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>> = if ended {
+        Box::pin(stream::iter(first).chain(closed("ended")))
+    } else {
+        Box::pin(stream::iter(first).chain(rest).chain(closed("stopping")))
+    };
+    Ok(sse(all))
+}
+
+/// `GET /workflows/:name/events`: `runs` first, then every run's markers.
+pub async fn workflow_feed(State(api): State<Api>, Path(name): Path<String>) -> Response {
+    if api.host.workflow(&name).is_none() {
+        return workflows::unknown(&name);
+    }
+    let batches = api.host.subscribe_workflow(&name);
+    let runs = json!({ "runs": api.host.list(Some(&name)) });
+    let first = vec![
+        Ok::<_, Infallible>(Event::default().retry(RETRY).comment("jr2")),
+        Ok(Event::default().event("runs").data(runs.to_string())),
+    ];
+    let rest = stream::unfold(batches, |mut batches| async move {
+        let batch = batches.recv().await?;
+        let events: Vec<Result<Event, Infallible>> = batch
+            .entries
+            .iter()
+            .filter_map(|entry| {
+                let mut entry = entry.clone();
+                if let Value::Object(fields) = &mut entry.data {
+                    fields.insert("runId".to_owned(), json!(batch.run.as_str()));
+                }
+                event(None, &entry, true).map(Ok)
+            })
+            .collect();
+        Some((stream::iter(events), batches))
+    });
+    sse(stream::iter(first).chain(rest.flatten()).chain(closed("stopping")))
+}
+
+fn live(
+    batches: tokio::sync::mpsc::Receiver<Arc<FeedBatch>>,
+    covered: Option<FeedId>,
+    mut each: impl FnMut(FeedId, &FeedEntry) -> Option<Event> + Send + 'static,
+) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+    stream::unfold((batches, false), move |(mut batches, over)| {
+        // The receiver ends when the host stops or this reader lagged too far behind: it joins again by id.
+        async move {
+            if over {
+                return None;
+            }
+            let batch = batches.recv().await?;
+            let over = batch.entries.iter().any(|e| e.kind == FeedKind::Status && is_end(&e.data));
+            Some((batch, (batches, over)))
+        }
+    })
+    .flat_map(move |batch| {
+        let events: Vec<Result<Event, Infallible>> = batch
+            .entries
+            .iter()
+            .enumerate()
+            .filter_map(|(index, entry)| {
+                let id = FeedId { rev: batch.rev, index: index as u32 };
+                if covered.is_some_and(|c| id <= c) {
+                    return None;
+                }
+                each(id, entry).map(Ok)
+            })
+            .collect();
+        stream::iter(events)
+    })
+}
+
+fn is_end(data: &Value) -> bool {
+    data.get("status").and_then(Value::as_str).is_some_and(|s| s != "live")
+}
+
+fn closed(why: &'static str) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+    let data = json!({ "reason": why }).to_string();
+    stream::once(async move { Ok(Event::default().event("closed").data(data)) })
+}
+
+fn sse(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
+    Sse::new(events).keep_alive(KeepAlive::new().interval(PING_EVERY).text("ping")).into_response()
+}
+
+/// One entry as an event; open feeds carry shape and markers, never run state (spec ).
+fn event(id: Option<FeedId>, entry: &FeedEntry, open: bool) -> Option<Event> {
+    let name = serde_json::to_value(entry.kind).ok()?;
+    let data = if open { open_data(entry)? } else { entry.data.clone() };
+    let event = Event::default().event(name.as_str()?).data(data.to_string());
+    Some(match id {
+        Some(id) => event.id(id.to_string()),
+        None => event,
+    })
+}
+
+fn open_data(entry: &FeedEntry) -> Option<Value> {
+    let field = |name: &str| entry.data.get(name).cloned().unwrap_or(Value::Null);
+    let run = |mut data: Value| {
+        if let (Some(id), Value::Object(fields)) = (entry.data.get("runId"), &mut data) {
+            fields.insert("runId".to_owned(), id.clone());
+        }
+        data
+    };
+    match entry.kind {
+        FeedKind::Status => Some(entry.data.clone()),
+        FeedKind::Emit => Some(entry.data.clone()),
+        FeedKind::Retry => Some(run(json!({ "child": field("child"), "attempt": field("attempt") }))),
+        FeedKind::Pick => Some(run(json!({ "event": field("event"), "moved": field("moved") }))),
+        FeedKind::Gate => Some(run(json!({ "gate": field("gate"), "activation": field("activation") }))),
+        FeedKind::Placing | FeedKind::Placed => Some(run(json!({ "child": field("child") }))),
+        FeedKind::Admission => Some(run(json!({ "child": field("child"), "agent": field("agent") }))),
+        FeedKind::Branch => None,
+    }
+}

@@ -182,12 +182,12 @@ impl Loader {
         if let Some((_, _, known)) = self.read.get(&name) {
             let same =
                 |a: &Path, b: &Path| a == b || a.canonicalize().ok().is_some_and(|a| b.canonicalize().ok() == Some(a));
-            if let (Some(known), Some(path)) = (known, &path) {
-                if !same(known, path) {
-                    let message = format!("this file and {} both hold the workflow `{}`", known.display(), clip(&name));
-                    let help = Some("rename one of them".to_owned());
-                    self.diagnostics.push(Diagnostic::of_file(&codes::DUPLICATE_WORKFLOW, &source.name, message, help));
-                }
+            if let (Some(known), Some(path)) = (known, &path)
+                && !same(known, path)
+            {
+                let message = format!("this file and {} both hold the workflow `{}`", known.display(), clip(&name));
+                let help = Some("rename one of them".to_owned());
+                self.diagnostics.push(Diagnostic::of_file(&codes::DUPLICATE_WORKFLOW, &source.name, message, help));
             }
             return;
         }

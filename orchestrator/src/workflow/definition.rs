@@ -149,6 +149,8 @@ pub struct TransitionDef {
     pub trigger: TriggerDef,
     /// `if`.
     pub guard: Option<Expression>,
+    /// `if` is written, whether it could be parsed or not.
+    pub guarded: bool,
     /// `to`.
     pub to: Vec<Spanned<String>>,
     /// `reenter`.

@@ -22,6 +22,8 @@ mod resolve;
 mod schema;
 mod shape;
 mod source;
+#[cfg(test)]
+mod tests;
 
 pub use bindings::{BINDING_MAX_BYTES, BINDINGS_MAX, Bindings};
 pub use catalog::{CATALOG_MAX, Catalog, CatalogEntry, CheckReport, check_files};

@@ -84,6 +84,9 @@ pub enum HostError {
     /// The host stops.
     #[error("the Orchestrator is stopping")]
     Stopping,
+    /// The disk is full: nothing was written, nothing is lost.
+    #[error("{0}")]
+    Full(String),
     /// The store said no.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -136,6 +139,7 @@ impl Host {
         let report = host.restore()?;
         host.spawn_events(options.events);
         host.spawn_sweep();
+        host.spawn_live_set();
         Ok((host, report))
     }
 
@@ -281,7 +285,11 @@ impl Host {
         if key.is_none() && known {
             drop(one_at_a_time); // nothing but this run depends on its first save
         }
-        answered.await.map_err(|_| HostError::Stopping)?;
+        if let Reply::Refused { error, .. } = answered.await.map_err(|_| HostError::Stopping)? {
+            tx.send(Box::new(Message::Stop)).ok();
+            self.shared.runs.write().unwrap_or_else(PoisonError::into_inner).remove(&run);
+            return Err(HostError::Full(error));
+        }
         Ok(run)
     }
 
@@ -375,6 +383,7 @@ impl Host {
         };
         Ok(match reply {
             Reply::Http(answer) => answer,
+            Reply::Refused { status, error, .. } => StoredAnswer { status, body: json!({ "error": error }) },
             _ => StoredAnswer { status: 409, body: json!({ "error": "the run took nothing" }) },
         })
     }

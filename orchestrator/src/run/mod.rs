@@ -8,6 +8,7 @@ pub mod core;
 mod feed;
 mod history;
 mod host;
+mod live_set;
 mod row;
 mod seats;
 mod shared;

@@ -10,6 +10,7 @@ mod history;
 mod host;
 mod row;
 mod shell;
+mod stored;
 mod task;
 pub mod view;
 
@@ -18,3 +19,4 @@ pub use feed::{FeedBatch, FeedEntry, FeedId, FeedKind};
 pub use history::HistoryEntry;
 pub use host::*;
 pub use row::*;
+pub use stored::StoredRuns;

@@ -468,25 +468,7 @@ impl Host {
     pub fn replay(&self, run: &RunId) -> Result<super::core::Replay, HostError> {
         let row = self.row(run)?;
         let entries = self.history(run, 0, usize::MAX)?;
-        let invalid = |message: String| HostError::Invalid { message, problems: Vec::new() };
-        match entries.first() {
-            Some(first) if first.rev == 1 => {}
-            Some(first) => {
-                let message = format!("the history of {run} begins at save {}: older saves were dropped", first.rev);
-                return Err(invalid(message));
-            }
-            None => return Err(invalid(format!("run {run} has no history"))),
-        }
-        let adopted = entries.iter().any(|e| matches!(e.input, Input::Adopt { .. }));
-        let hash = match adopted {
-            true => row.first_program.clone().unwrap_or_else(|| row.program.clone()),
-            false => row.program.clone(),
-        };
-        let program = self.program(&hash)?;
-        let mut first = new_row(&program, &row.workflow, row.root.input.clone(), row.started);
-        first.id = row.id.clone();
-        first.semantics = row.semantics;
-        Ok(super::core::replay(program, first, &entries, &row, &|hash| self.program(hash).ok()))
+        super::stored::replay_row(&row, &entries, &|hash| self.program(hash))
     }
 
     /// The pinned program of a hash.
@@ -528,7 +510,7 @@ pub(super) fn split_event(body: Value) -> Result<(String, Value), HostError> {
     }
 }
 
-fn new_row(program: &Program, workflow: &str, input: Value, now: u64) -> Row {
+pub(super) fn new_row(program: &Program, workflow: &str, input: Value, now: u64) -> Row {
     let mut random_id = [0u8; 16];
     random_id[..8].copy_from_slice(&random().to_le_bytes());
     random_id[8..].copy_from_slice(&random().to_le_bytes());
@@ -567,7 +549,7 @@ fn new_row(program: &Program, workflow: &str, input: Value, now: u64) -> Row {
     }
 }
 
-fn bare_summary(row: &Row) -> RunSummary {
+pub(super) fn bare_summary(row: &Row) -> RunSummary {
     RunSummary {
         run_id: row.id.as_str().to_owned(),
         workflow: row.workflow.clone(),

@@ -13,6 +13,7 @@ mod row;
 mod seats;
 mod shared;
 mod shell;
+mod stored;
 mod sweep;
 mod task;
 #[cfg(test)]
@@ -25,4 +26,5 @@ pub use history::HistoryEntry;
 pub use host::*;
 pub use row::*;
 pub use seats::PickRefusal;
+pub use stored::StoredRuns;
 pub use sweep::KEEP_ENDED_MS;

@@ -2,6 +2,7 @@
 //!
 //! What outlives the Orchestrator is on disk (`record`) and in the process table; a new Orchestrator adopts both.
 
+mod diff;
 mod environment;
 mod layout;
 mod lifecycle;

@@ -141,11 +141,11 @@ fn cgroup_memory(root: &Path) -> Option<u64> {
     });
     let base = root.join("sys/fs/cgroup");
     let mut files = Vec::new();
-    for path in v2.into_iter() {
+    if let Some(path) = v2 {
         files.push(base.join(path.trim_start_matches('/')).join("memory.max"));
         files.push(base.join("memory.max"));
     }
-    for path in v1.into_iter() {
+    if let Some(path) = v1 {
         files.push(base.join("memory").join(path.trim_start_matches('/')).join("memory.limit_in_bytes"));
         files.push(base.join("memory/memory.limit_in_bytes"));
     }

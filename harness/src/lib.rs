@@ -10,6 +10,7 @@ pub mod conversation;
 pub mod menu;
 pub mod model;
 pub mod server;
+pub mod step;
 pub mod tls;
 pub mod tools;
 pub mod turn;

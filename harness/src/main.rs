@@ -17,9 +17,18 @@ const WORKERS: usize = 2;
 /// Runs an Agent's conversations inside its Sandbox.
 #[derive(Parser)]
 #[command(name = "jr2-harness", version, after_help = ENVIRONMENT)]
-struct Arguments {}
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
 
-const ENVIRONMENT: &str = "It takes no arguments; its environment says everything:
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Run one command as an Agent's would run: reads a request line, prints an end line (for Sandbox providers).
+    Step,
+}
+
+const ENVIRONMENT: &str = "Without a subcommand it serves; its environment says everything:
   JR2_HARNESS_TOKEN_SHA256  digest of the bearer every route asks for (required)
   JR2_LISTEN                unix:/path or host:port (default 0.0.0.0:$PORT, PORT 8080)
   JR2_CUSTODIAN_URL         http://host:port or unix:/path (default http://127.0.0.1:8081)
@@ -32,11 +41,11 @@ const ENVIRONMENT: &str = "It takes no arguments; its environment says everythin
   RUST_LOG                  log filter (default info)";
 
 fn main() -> ExitCode {
-    Arguments::parse();
+    let arguments = Arguments::parse();
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
-    match run() {
+    match arguments.command.map_or_else(run, |Command::Step| step()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("harness: {error}");
@@ -52,6 +61,15 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     // A tool that would not die must not hold the exit.
     runtime.shutdown_background();
     served
+}
+
+#[allow(clippy::print_stdout)] // the end line is this subcommand's result
+fn step() -> Result<(), Box<dyn std::error::Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let end = runtime.block_on(jr2_harness::step::run())?;
+    println!("{}", serde_json::to_string(&end)?);
+    runtime.shutdown_background(); // its standard input may stay open
+    Ok(())
 }
 
 async fn start(settings: Settings) -> Result<(), Box<dyn std::error::Error>> {

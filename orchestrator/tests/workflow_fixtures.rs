@@ -1,7 +1,7 @@
 //! Workflow files in, reports out: every file of `fixtures/workflows/wrong` has the plain report it must give beside it,
 //! every file of `fixtures/workflows/right` must pass. `JR2_BLESS=1` rewrites the reports.
 
-use jr2_orchestrator::workflow::{Bindings, Catalog, Program, check_files, graph, json_schema};
+use jr2_orchestrator::workflow::{Bindings, CODES, Catalog, Program, check_files, codes, graph, json_schema};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -80,6 +80,28 @@ fn every_right_file_draws() {
         differences.extend(compare(&file, &file.with_extension("dot"), &graph::dot(workflow)));
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+fn every_code_has_its_page_and_a_fixture_or_a_reason() {
+    let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/errors");
+    if blessing() {
+        std::fs::create_dir_all(&pages).unwrap();
+    }
+    let reports: String = files("wrong").iter().map(|file| report(file)).collect();
+    // Codes that no single file can show; unit tests beside the code do.
+    let elsewhere =
+        ["JR0001", "JR0002", "JR0005", "JR0013", "JR0116", "JR0209", "JR0601", "JR0602", "JR0603", "JR0605", "JR0606"];
+    for info in CODES {
+        let page = pages.join(format!("{}.md", info.code));
+        assert_eq!(compare(&page, &page, &codes::page(info)), None, "run with JR2_BLESS=1 to rewrite the pages");
+        let shown = reports.contains(&format!("[{}]", info.code));
+        assert!(shown != elsewhere.contains(&info.code), "{}: shown by a wrong file is {shown}", info.code);
+    }
+    let names = std::fs::read_dir(&pages).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    for name in names.filter(|name| name.starts_with("JR0")) {
+        assert!(CODES.iter().any(|info| format!("{}.md", info.code) == name), "docs/errors/{name} is of no code");
+    }
 }
 
 /// YAML → JSON by way of the reader under test: a workflow's canonical text holds its source only.

@@ -9,4 +9,5 @@ pub mod notice;
 pub mod prompts;
 pub mod repo;
 pub mod size;
+pub mod step;
 pub mod surface;

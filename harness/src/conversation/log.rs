@@ -205,3 +205,101 @@ impl Log {
         Vec::new()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ToolCall;
+    use jr2_shared::harness::Outcome;
+    use proptest::prelude::*;
+
+    fn said(text: &str) -> Entry {
+        Entry::Message { submission: "s".into(), message: ChatMessage::User(text.into()) }
+    }
+
+    fn settled(id: &str) -> Entry {
+        let settlement = Settlement {
+            submission_id: id.into(),
+            outcome: Outcome::Completed,
+            error: None,
+            prompted: None,
+            text: None,
+        };
+        Entry::Settled { settlement }
+    }
+
+    #[test]
+    fn entries_survive_the_record() {
+        let entries = vec![
+            Entry::Admitted { submission: "s".into(), admission: Some("i#1".into()), carried: vec!["n".into()] },
+            Entry::AbortedAhead { up_to: "i#2".into() },
+            Entry::Prompted { submission: "s".into() },
+            said("a"),
+            settled("s"),
+        ];
+        let text = serde_json::to_string(&entries).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<Entry>>(&text).unwrap(), entries);
+    }
+
+    #[test]
+    fn a_reader_sees_durable_entries_only() {
+        let mut log = Log::default();
+        log.apply(&[said("a")]);
+        log.apply(&[said("b"), settled("s")]);
+        assert_eq!(log.page("i", 0, 1).events.len(), 1);
+        assert_eq!(log.history("i", 1).settlements.len(), 0);
+        assert_eq!(log.page("i", 1, 2).events.len(), 2);
+        assert_eq!(log.page("i", 9, 2).events.len(), 3, "an offset beyond the end reads from the start");
+    }
+
+    #[test]
+    fn a_long_stream_comes_in_pages_that_end_between_batches() {
+        let mut log = Log::default();
+        let big = "x".repeat(PAGE_MAX_BYTES / 2 + 1);
+        for _ in 0..4 {
+            log.apply(&[said(&big), said("small")]);
+        }
+        let (mut offset, mut seen) = (0, 0);
+        loop {
+            let page = log.page("i", offset, 4);
+            assert!(page.next > offset, "it goes on");
+            seen += page.events.len();
+            offset = page.next;
+            if page.up_to_date {
+                break;
+            }
+        }
+        assert_eq!(seen, 8, "each event once");
+    }
+
+    #[test]
+    fn open_calls_are_those_of_the_last_answer_without_a_result() {
+        let call = |id: &str| ToolCall { id: id.into(), name: "bash".into(), arguments: "{}".into() };
+        let answer =
+            ChatMessage::Assistant { text: String::new(), reasoning: None, tool_calls: vec![call("a"), call("b")] };
+        let mut log = Log::default();
+        assert!(log.open_calls().is_empty());
+        log.apply(&[Entry::Message { submission: "s".into(), message: answer }]);
+        let result = ChatMessage::Tool { call_id: "a".into(), content: "ok".into() };
+        log.apply(&[Entry::Message { submission: "s".into(), message: result }]);
+        assert_eq!(log.open_calls(), ["b"]);
+        log.apply(&[said("next")]);
+        assert!(log.open_calls().is_empty(), "closed long ago");
+    }
+
+    proptest! {
+        /// From every offset a reader sees exactly what the whole stream holds from there.
+        #[test]
+        fn reading_in_parts_is_reading_the_whole(sizes in prop::collection::vec(0usize..4, 1..20), at in 0u64..20) {
+            let mut log = Log::default();
+            for size in &sizes {
+                log.apply(&vec![said("x"); *size]);
+            }
+            let end = log.batches;
+            let at = at.min(end);
+            let whole = log.page("i", 0, end).events;
+            let (head, tail) = (log.page("i", 0, at).events, log.page("i", at, end).events);
+            prop_assert_eq!([head, tail].concat(), whole);
+        }
+    }
+}

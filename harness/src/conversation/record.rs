@@ -113,8 +113,11 @@ pub struct Rebuilt {
     pub record: Record,
 }
 
+/// A folder that could not be read, and why.
+pub type Unreadable = (PathBuf, RecordError);
+
 /// Every conversation under `root`, with the folders that could not be read.
-pub fn rebuild_all(root: &Path) -> io::Result<(Vec<Rebuilt>, Vec<(PathBuf, RecordError)>)> {
+pub fn rebuild_all(root: &Path) -> io::Result<(Vec<Rebuilt>, Vec<Unreadable>)> {
     let (mut rebuilt, mut unreadable) = (Vec::new(), Vec::new());
     for agent in folders(root)? {
         for dir in folders(&agent)? {

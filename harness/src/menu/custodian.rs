@@ -256,7 +256,7 @@ impl Custodian {
                     Ok(answer) => match answer.pick() {
                         PickOutcome::Answered(answer) if answer.outstanding => failed += 1,
                         PickOutcome::Refused(PickRefusal::Unavailable { .. } | PickRefusal::Custodian { .. }) => {
-                            failed += 1
+                            failed += 1;
                         }
                         other => return other,
                     },
@@ -395,3 +395,7 @@ fn last_segment_owner(url: &str) -> &str {
 fn random() -> u32 {
     getrandom::u32().unwrap_or(u32::MAX / 2)
 }
+
+#[cfg(test)]
+#[path = "custodian_tests.rs"]
+mod tests;

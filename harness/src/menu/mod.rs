@@ -119,10 +119,12 @@ fn name_tools(items: Vec<MenuItem>) -> Vec<Pick> {
             let tool = if plain(&item.name) {
                 base
             } else {
-                let free = std::iter::once(base.clone())
-                    .chain((2..).map(|n| format!("{base}_{n}")))
-                    .find(|name| !taken.contains(name))
-                    .unwrap_or(base);
+                let mut free = base.clone();
+                let mut n = 2;
+                while taken.contains(&free) {
+                    free = format!("{base}_{n}");
+                    n += 1;
+                }
                 taken.insert(free.clone());
                 free
             };

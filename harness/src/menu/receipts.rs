@@ -19,28 +19,28 @@ const NOTHING_RAN: &str = "it moved the workflow, and nothing ran";
 /// (decision 23).
 pub fn receipt(menu: &Menu, answer: &PickAnswer) -> String {
     let event = &answer.event;
-    let mut text = format!("Delivered \"{event}\" to the workflow (delivery {}).", answer.delivery_id);
-    if answer.nothing_ran {
-        text.push_str(&format!(" The pick came straight back: {NOTHING_RAN}."));
+    let delivered = format!("Delivered \"{event}\" to the workflow (delivery {}).", answer.delivery_id);
+    let answered = if answer.nothing_ran {
+        format!(" The pick came straight back: {NOTHING_RAN}.")
     } else if let Some(reply) = &answer.reply {
-        text.push_str(&format!(" {}", answer_words(reply)));
+        format!(" {}", answer_words(reply))
     } else if answer.answered {
-        text.push_str(&format!(" {NO_REPLY}"));
-    }
-    if answer.turn_complete {
-        text.push_str(TURN_OVER);
-        return text;
-    }
-    if answer.moved {
-        text.push_str(STILL_OPEN);
+        format!(" {NO_REPLY}")
     } else {
-        text.push_str(&format!(
-            " The workflow did NOT act on it: no transition in its current state accepts \"{event}\" with these arguments."
-        ));
-        text.push_str(NOT_MOVED);
+        String::new()
+    };
+    if answer.turn_complete {
+        return format!("{delivered}{answered}{TURN_OVER}");
     }
-    text.push_str(&allowed_part(menu, answer.allowed.as_deref()));
-    text
+    let acted = if answer.moved {
+        STILL_OPEN.to_owned()
+    } else {
+        format!(
+            " The workflow did NOT act on it: no transition in its current state accepts \"{event}\" with these \
+             arguments.{NOT_MOVED}"
+        )
+    };
+    format!("{delivered}{answered}{acted}{}", allowed_part(menu, answer.allowed.as_deref()))
 }
 
 /// What the model reads when a pick was not taken (E1 to E6).

@@ -32,8 +32,8 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
-            idle: Duration::from_secs(300),
-            total: Duration::from_secs(3_600),
+            idle: Duration::from_mins(5),
+            total: Duration::from_hours(1),
             tail: Duration::from_secs(10),
         }
     }
@@ -337,8 +337,8 @@ fn call_seed() -> String {
     let mut bytes = [0u8; 6];
     // Without randomness the ids are still unique within the answer.
     let _ = getrandom::fill(&mut bytes);
-    let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-    format!("call_{hex}_")
+    let number = bytes.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+    format!("call_{number:012x}_")
 }
 
 fn random_byte() -> u8 {

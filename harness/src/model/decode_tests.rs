@@ -20,7 +20,7 @@ fn decode(text: &str) -> Result<ModelAnswer, StreamFault> {
 
 /// Chunks as a server sends them, without an end.
 fn stream(chunks: &[Value]) -> String {
-    chunks.iter().map(|c| format!("data: {c}\n\n")).collect()
+    chunks.iter().fold(String::new(), |text, chunk| text + &format!("data: {chunk}\n\n"))
 }
 
 fn done(chunks: &[Value]) -> String {

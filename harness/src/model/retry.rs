@@ -12,7 +12,7 @@ pub const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 /// Longest wait of our own choosing.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Longest wait a server may wish for: a longer wish ends the question at once instead of being cut short.
-pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+pub const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 
 /// What is left of a Submission's retries.
 #[derive(Clone, Debug, PartialEq, Eq)]

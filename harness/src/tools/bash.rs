@@ -63,7 +63,7 @@ pub(super) async fn run(
     let (output, input) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail(&e))?;
     let (held, lifeline) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail(&e))?;
     let plan = Plan { lifeline: held.as_raw_fd(), ruleset: fence.descriptor() };
-    let mut command = Command::new("bash");
+    let mut command = Command::new(shell(surroundings));
     command
         .arg("-c")
         .arg(&args.command)
@@ -96,6 +96,13 @@ pub(super) async fn run(
     }
     let _ = timeout(DRAIN, async { while read_some(&mut output, &mut capture).await {} }).await;
     report(end, &capture)
+}
+
+/// `bash`, or `sh` in an image without it.
+fn shell(surroundings: &Surroundings) -> &'static str {
+    let path = surroundings.environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
+    let has_bash = std::env::split_paths(path).any(|folder| folder.join("bash").is_file());
+    if has_bash { "bash" } else { "sh" }
 }
 
 async fn watch_over(

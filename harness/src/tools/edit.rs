@@ -121,7 +121,7 @@ fn find(text: &[u8], old: &[u8]) -> Vec<usize> {
 }
 
 fn line_of(text: &[u8], at: usize) -> usize {
-    text[..at].iter().filter(|b| **b == b'\n').count() + 1
+    text[..at].split(|b| *b == b'\n').count()
 }
 
 /// Says where a text stands that differs only in white space: the usual slip.

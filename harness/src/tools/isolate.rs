@@ -101,7 +101,7 @@ fn build(surroundings: &Surroundings, root: &Path) -> Result<Option<OwnedFd>, Bo
 }
 
 /// The ports a command may connect to; `None` = no limit. Landlock allows port by port, so a denied port costs a rule
-/// for each of the others: about 40 ms a call, which leaves a test suite's own random ports usable.
+/// for each of the others: some tens of milliseconds a call, which leaves a test suite's own random ports usable.
 fn open_ports(surroundings: &Surroundings) -> Option<Vec<u16>> {
     let denied = |port: &u16| surroundings.denied_ports.contains(port);
     match &surroundings.allowed_ports {

@@ -40,7 +40,7 @@ pub struct ToolLimits {
 impl Default for ToolLimits {
     /// Two minutes, and an hour: a test suite fits, a forgotten server does not stay for ever.
     fn default() -> Self {
-        Self { bash_default: Duration::from_secs(120), bash_max: Duration::from_secs(3_600) }
+        Self { bash_default: Duration::from_mins(2), bash_max: Duration::from_hours(1) }
     }
 }
 
@@ -94,6 +94,9 @@ impl Toolbox {
         if !allows(self.access, name) {
             let have: Vec<_> = Self::specs(self.access).into_iter().map(|spec| spec.name).collect();
             return Err(format!("There is no tool {name:?}; you have: {}.", have.join(", "))).into();
+        }
+        if *abort.borrow() {
+            return Err(ABORTED.to_owned()).into();
         }
         match name {
             "bash" => self.bash(arguments, abort).await,
@@ -208,6 +211,18 @@ mod tests {
         for (name, arguments) in [("read", json!({"path": "a"})), ("bash", json!({"command": "true"}))] {
             let got = tools.run(name, &arguments, watch::channel(false).1).await;
             assert!(got.is_error && got.text.starts_with("The working directory cannot be opened"), "{}", got.text);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_aborted_call_starts_nothing() {
+        let bench = testing::Bench::new();
+        for (name, arguments) in
+            [("bash", json!({"command": "echo x > a"})), ("write", json!({"path": "a", "content": "x"}))]
+        {
+            let got = bench.tools.run(name, &arguments, watch::channel(true).1).await;
+            assert_eq!(got, ToolOutcome { text: ABORTED.into(), is_error: true });
+            assert!(!bench.path("a").exists());
         }
     }
 

@@ -5,7 +5,7 @@ use crate::briefing;
 use crate::menu::Menu;
 use crate::model::{ModelAnswer, ToolCall, Verdict};
 use serde_json::{Map, Value};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 /// Identical calls in a row at which a Submission is a runaway; the last of them never runs (spec H-28).
 pub const IDENTICAL_CALLS_MAX: u32 = 4;
@@ -100,7 +100,7 @@ pub fn plan(
     answer: &ModelAnswer,
     working: &[String],
     menu: &Menu,
-    used: &mut HashSet<String>,
+    used: &mut BTreeSet<String>,
     step: u32,
 ) -> Vec<(ToolCall, Plan)> {
     let mut planned = Vec::with_capacity(answer.tool_calls.len());
@@ -133,7 +133,7 @@ fn one(id: &str, name: &str, arguments: Map<String, Value>, working: &[String], 
     Plan::Answer { call: id.to_owned(), written, text: briefing::no_such_tool(name, &have) }
 }
 
-fn fresh_id(given: &str, used: &mut HashSet<String>, step: u32, index: usize) -> String {
+fn fresh_id(given: &str, used: &mut BTreeSet<String>, step: u32, index: usize) -> String {
     let base = if given.is_empty() { format!("call-{step}-{index}") } else { given.to_owned() };
     let id = if used.contains(&base) { format!("{base}-{step}-{index}") } else { base };
     used.insert(id.clone());

@@ -12,7 +12,7 @@ use crate::tools::ToolOutcome;
 use jr2_shared::harness::{DONE_TEXT_MAX_BYTES, Outcome, Settlement, SettlementError, error_type};
 use jr2_shared::notice::Notice;
 use serde_json::{Map, Value};
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 /// Most model answers of one Submission (spec H-29).
 pub const STEPS_MAX: u32 = 256;
@@ -169,7 +169,7 @@ pub struct State {
     steps: u32,
     empty: u32,
     watch: Watch,
-    used_ids: HashSet<String>,
+    used_ids: BTreeSet<String>,
     plans: VecDeque<Plan>,
     current: Option<Plan>,
     last_text: String,
@@ -190,7 +190,7 @@ impl State {
             steps: 0,
             empty: 0,
             watch: Watch::default(),
-            used_ids: HashSet::new(),
+            used_ids: BTreeSet::new(),
             plans: VecDeque::new(),
             current: None,
             last_text: String::new(),

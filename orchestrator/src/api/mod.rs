@@ -45,7 +45,7 @@ pub fn router(api: Api) -> Router {
         .route("/workflows/{name}/runs/{run}/events", get(feeds::open_run_feed));
     let guarded = Router::new()
         .route("/workflows/{name}/runs", post(runs::start))
-        .route("/runs", get(runs::list))
+        .route("/runs", get(runs::list).post(runs::start_program))
         .route("/runs/resolve", get(runs::resolve))
         .route("/runs/{run}", get(runs::status))
         .route("/runs/{run}/events", get(feeds::run_feed).post(runs::send))

@@ -3,12 +3,14 @@
 use super::errors::{Body, Refused};
 use super::{Api, workflows};
 use crate::run::StoredAnswer;
+use crate::workflow::Program;
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Longest idempotency key in characters.
 const KEY_MAX_CHARS: usize = 256;
@@ -36,6 +38,30 @@ pub async fn start(
 ) -> Result<Response, Refused> {
     let key = key(&headers)?;
     let run = api.host.start(&name, input, key.as_deref()).await?;
+    let body = json!({ "runId": run.as_str(), "instanceId": run.as_str() });
+    Ok((StatusCode::CREATED, Json(body)).into_response())
+}
+
+/// A program that need not be deployed, and its input.
+#[derive(Deserialize)]
+pub struct StartProgram {
+    /// The canonical text with everything bound (decision 40).
+    program: String,
+    #[serde(default)]
+    input: Value,
+}
+
+/// `POST /runs`: starts a program whose text comes along, which is what `jr2 run FILE` does.
+pub async fn start_program(State(api): State<Api>, headers: HeaderMap, Body(body): Body) -> Result<Response, Refused> {
+    let invalid = |message: String, problems| Refused(crate::run::HostError::Invalid { message, problems });
+    let start: StartProgram = serde_json::from_value(body)
+        .map_err(|e| invalid(format!("the body must be {{program, input}}: {e}"), Vec::new()))?;
+    let program = Program::from_canonical(&start.program).map_err(|found| {
+        let problems = found.items.iter().map(ToString::to_string).collect();
+        invalid("the program does not check".to_owned(), problems)
+    })?;
+    let key = key(&headers)?;
+    let run = api.host.start_program(Arc::new(program), start.input, key.as_deref()).await?;
     let body = json!({ "runId": run.as_str(), "instanceId": run.as_str() });
     Ok((StatusCode::CREATED, Json(body)).into_response())
 }

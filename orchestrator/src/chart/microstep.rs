@@ -1,6 +1,6 @@
 //! One macrostep under way: leaving, running content, entering, until nothing more is enabled.
 
-use super::select::{Enabled, Sought, domain, effective_targets, exit_set, select};
+use super::select::{Enabled, Sought, effective_targets, exit_set, select};
 use super::{
     Action, CONTEXT_BYTES_MAX, Chart, ChartEffect, Configuration, DONE_STATE, Environment, EventScope, MICROSTEPS_MAX,
     Macrostep, ROOT, StateIx, StateKind, StepError, Transition, Trigger,
@@ -205,13 +205,13 @@ impl<'a> Machine<'a> {
             for &target in &definition.targets {
                 self.add_descendants(&mut entry, target);
             }
-            // History may have been recorded while leaving: the domain is that of the states really entered.
-            let inside = domain(self.chart, &self.configuration, transition.source, definition).unwrap_or(ROOT);
+            // History may have been recorded while leaving: these are the states really entered.
+            let Some(inside) = transition.domain else { continue };
             for target in effective_targets(self.chart, &self.configuration, &definition.targets) {
                 self.add_ancestors(&mut entry, target, inside);
             }
-            if matches!(self.chart.state(inside).kind, StateKind::Parallel) && !definition.targets.is_empty() {
-                // Only the root can be both parallel and stay: all its regions were left.
+            if matches!(self.chart.state(inside).kind, StateKind::Parallel) {
+                // It stayed active while all its regions were left.
                 self.add_regions(&mut entry, inside);
             }
         }

@@ -115,8 +115,9 @@ pub fn effective_targets(chart: &Chart, configuration: &Configuration, targets: 
     effective
 }
 
-/// The state inside which a transition moves. The source itself when the transition is internal: all targets are proper
-/// descendants of its compound source and it does not say `reenter`.
+/// The state inside which a transition moves: everything active in there is left. The source itself when the transition is
+/// internal: all targets are proper descendants of its compound source and it does not say `reenter`. Else the nearest
+/// common ancestor of source and targets; where that is parallel it stays active, and all its regions are left.
 pub fn domain(
     chart: &Chart,
     configuration: &Configuration,
@@ -128,11 +129,11 @@ pub fn domain(
     }
     let targets = effective_targets(chart, configuration, &transition.targets);
     let inside = |ix: StateIx| targets.iter().all(|&target| chart.is_descendant(target, ix));
-    let is_compound = |ix: StateIx| matches!(chart.state(ix).kind, StateKind::Compound { .. });
-    if !transition.reenter && is_compound(source) && inside(source) {
+    let is_compound = matches!(chart.state(source).kind, StateKind::Compound { .. });
+    if is_compound && !transition.reenter && inside(source) {
         return Some(source);
     }
-    Some(chart.ancestors(source).find(|&ancestor| is_compound(ancestor) && inside(ancestor)).unwrap_or(ROOT))
+    Some(chart.ancestors(source).find(|&ancestor| inside(ancestor)).unwrap_or(ROOT))
 }
 
 /// The active states a transition leaves.
@@ -153,8 +154,8 @@ fn without_conflicts(chart: &Chart, active: &BTreeSet<StateIx>, enabled: Vec<Ena
     let mut kept: Vec<Enabled> = Vec::with_capacity(enabled.len());
     for candidate in enabled {
         let conflicts = |other: &Enabled| {
-            exit_set(chart, active, candidate.domain)
-                .any(|ix| exit_set(chart, active, other.domain).any(|left| left == ix))
+            let leaves = |ix: StateIx| other.domain.is_some_and(|domain| chart.is_descendant(ix, domain));
+            exit_set(chart, active, candidate.domain).any(leaves)
         };
         let rivals: Vec<Enabled> = kept.iter().filter(|other| conflicts(other)).copied().collect();
         if rivals.iter().all(|rival| chart.is_descendant(candidate.source, rival.source)) {

@@ -343,6 +343,19 @@ fn the_context_has_a_bound() {
 }
 
 #[test]
+fn between_regions_the_parallel_state_stays_and_all_regions_are_left() {
+    let draft = state(
+        "",
+        vec![parallel("p", vec![state("l", vec![]).on("self", "p.l"), state("r", vec![]).on("over", "p.l")])],
+    );
+    let mut drive = Drive::new(root(draft.traced("")), json!({}));
+    for event in ["self", "over"] {
+        drive.send(event);
+        assert_eq!(drive.said(), ["-p.r", "-p.l", "+p.l", "+p.r"].map(|text| json!(text)), "{event}");
+    }
+}
+
+#[test]
 fn a_parallel_root_moves_and_ends() {
     let region = |key: &str| {
         state(key, vec![state("run", vec![]).on("end", &format!("{key}.end")), done("end")]).way(on("again", key))

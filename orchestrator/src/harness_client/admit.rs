@@ -48,7 +48,7 @@ impl AdmitOutcome {
 }
 
 impl HarnessClient {
-    /// Posts an admission, for 90 s at most (spec P-18). A broken connection, a draining 503 and an unreadable answer are
+    /// Posts an admission; the last attempt starts within 90 s (spec P-18). A broken connection, a draining 503 and an unreadable answer are
     /// sent again with the same admission id; everything else is an answer.
     pub async fn admit(&self, agent: &str, iid: &Iid, request: &AdmitRequest) -> AdmitOutcome {
         let body = match serde_json::to_vec(request) {
@@ -66,14 +66,12 @@ impl HarnessClient {
         let mut attempts = 1_u32;
         let mut last: Option<String> = None;
         loop {
-            let left = timing.send_window.saturating_sub(started.elapsed());
             let request = Request {
                 method: Method::POST,
                 path: &path,
                 body: Some(body.clone()),
                 answer_max: ANSWER_MAX_BYTES,
-                // The last attempt may start as the window closes; it still gets a moment.
-                timeout: timing.attempt.min(left.max(timing.backoff_first)),
+                timeout: timing.attempt,
             };
             let trouble = match self.call(request).await.and_then(read) {
                 Ok(outcome) => {

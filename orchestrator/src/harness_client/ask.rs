@@ -41,13 +41,12 @@ impl HarnessClient {
         let timing = self.timing;
         let mut ladder = Ladder::within(timing.held_window, timing.backoff_first, timing.backoff_max);
         loop {
-            let left = timing.held_window.saturating_sub(started.elapsed()).max(timing.backoff_first);
             let request = Request {
                 method: Method::GET,
                 path: &path,
                 body: None,
                 answer_max: ANSWER_MAX_BYTES,
-                timeout: timing.attempt.min(left),
+                timeout: timing.attempt,
             };
             match self.call(request).await {
                 Ok(answer) if answer.status == 404 => return false,

@@ -101,15 +101,21 @@ impl Fake {
     }
 }
 
+/// Short pauses, and windows that a loaded machine does not run out of.
 fn quick() -> Timing {
     Timing {
         backoff_first: Duration::from_millis(4),
         backoff_max: Duration::from_millis(20),
-        send_window: Duration::from_millis(600),
-        held_window: Duration::from_millis(300),
-        attempt: Duration::from_millis(150),
-        long_poll: Duration::from_millis(200),
+        send_window: Duration::from_secs(15),
+        held_window: Duration::from_secs(15),
+        attempt: Duration::from_secs(1),
+        long_poll: Duration::from_secs(1),
     }
+}
+
+/// For what must give up: windows that are over soon.
+fn hasty() -> Timing {
+    Timing { send_window: Duration::from_millis(300), held_window: Duration::from_millis(300), ..quick() }
 }
 
 fn client_of(url: &str) -> HarnessClient {
@@ -259,18 +265,18 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
 #[tokio::test]
 async fn an_admission_gives_up_after_its_window() {
     let (url, peer) = raw(b"").await;
-    let outcome = soon(client_of(&url).admit("coder", &iid(), &admission())).await;
+    let outcome = soon(client_of(&url).with_timing(hasty()).admit("coder", &iid(), &admission())).await;
     assert!(matches!(&outcome, AdmitOutcome::Unreachable { detail } if detail.starts_with("transport")), "{outcome:?}");
     peer.abort();
 
     let fake = Fake::tcp(|_, _| now(503, json!({"error": "draining"}))).await;
-    let outcome = soon(fake.client().admit("coder", &iid(), &admission())).await;
+    let outcome = soon(fake.client().with_timing(hasty()).admit("coder", &iid(), &admission())).await;
     assert_eq!(outcome, AdmitOutcome::Refused { status: 503, error: "draining".into(), kept: None });
 
     for (url, detail) in
         [("unix:/nowhere/at/all.sock", "connect"), ("ftp://x", "`ftp://x` is no"), ("unix:relative", "`unix:relative`")]
     {
-        match soon(client_of(url).admit("coder", &iid(), &admission())).await {
+        match soon(client_of(url).with_timing(hasty()).admit("coder", &iid(), &admission())).await {
             AdmitOutcome::Unreachable { detail: got } => assert!(got.starts_with(detail), "{got}"),
             other => panic!("{other:?}"),
         }
@@ -280,17 +286,17 @@ async fn an_admission_gives_up_after_its_window() {
 #[tokio::test]
 async fn a_huge_answer_is_cut_off_and_a_huge_admission_never_leaves() {
     let fake = Fake::tcp(|_, _| Reply::Now(vec![b'x'; 1 << 20].into_response())).await;
-    let outcome = soon(fake.client().admit("coder", &iid(), &admission())).await;
+    let outcome = soon(fake.client().with_timing(hasty()).admit("coder", &iid(), &admission())).await;
     assert!(matches!(&outcome, AdmitOutcome::Unreachable { detail } if detail.contains("longer than")), "{outcome:?}");
 
     let fake = Fake::tcp(|_, _| now(200, serde_json::to_value(answer()).unwrap())).await;
     let huge = AdmitRequest { message: "x".repeat(5 << 20), ..admission() };
-    let outcome = soon(fake.client().admit("coder", &iid(), &huge)).await;
+    let outcome = soon(fake.client().with_timing(hasty()).admit("coder", &iid(), &huge)).await;
     assert!(matches!(outcome, AdmitOutcome::Refused { status: 413, .. }));
     assert!(fake.seen().is_empty());
 
     let fake = Fake::tcp(|_, _| Reply::Now((StatusCode::BAD_REQUEST, "é".repeat(20_000)).into_response())).await;
-    match soon(fake.client().admit("coder", &iid(), &admission())).await {
+    match soon(fake.client().with_timing(hasty()).admit("coder", &iid(), &admission())).await {
         AdmitOutcome::Refused { status: 400, error, .. } => assert!(error.len() <= 2 << 10),
         other => panic!("{other:?}"),
     }
@@ -406,7 +412,7 @@ async fn p_40_held_is_asked_again_while_it_drains_and_then_taken_as_held() {
     let fake = Fake::tcp(|n, _| if n < 3 { now(503, json!({})) } else { now(404, json!({})) }).await;
     assert!(!soon(fake.client().held("coder", &iid())).await);
     assert_eq!(fake.seen().len(), 4);
-    assert!(soon(client_of("unix:/nowhere/at/all.sock").held("coder", &iid())).await);
+    assert!(soon(client_of("unix:/nowhere/at/all.sock").with_timing(hasty()).held("coder", &iid())).await);
 }
 
 #[tokio::test]

@@ -50,9 +50,14 @@ impl Catalog {
         loader.finish()
     }
 
-    /// Reads every workflow of a folder: `NAME.yaml|yml|json` and `NAME/workflow.yaml|yml|json`. Files that are no mapping
-    /// with `workflow` or `states`, such as settings, are passed over.
+    /// Reads every workflow of a folder, see [`Catalog::files_of`].
     pub fn from_dir(dir: &Path) -> Result<Self, Diagnostics> {
+        Self::from_files(&Self::files_of(dir)?)
+    }
+
+    /// The workflow files of a folder: `NAME.yaml|yml|json` and `NAME/workflow.yaml|yml|json`. Files that are no mapping
+    /// with `workflow` or `states`, such as settings, are passed over.
+    pub fn files_of(dir: &Path) -> Result<Vec<PathBuf>, Diagnostics> {
         let unreadable = |error: std::io::Error| {
             let message = format!("cannot read the folder: {error}");
             Diagnostics::one(Diagnostic::of_file(&codes::UNREADABLE, &dir.display().to_string(), message, None))
@@ -67,7 +72,7 @@ impl Catalog {
             }
         }
         files.sort();
-        Self::from_files(&files)
+        Ok(files)
     }
 
     /// Reads texts from memory by name: what a stored program holds.
@@ -182,12 +187,12 @@ impl Loader {
         if let Some((_, _, known)) = self.read.get(&name) {
             let same =
                 |a: &Path, b: &Path| a == b || a.canonicalize().ok().is_some_and(|a| b.canonicalize().ok() == Some(a));
-            if let (Some(known), Some(path)) = (known, &path) {
-                if !same(known, path) {
-                    let message = format!("this file and {} both hold the workflow `{}`", known.display(), clip(&name));
-                    let help = Some("rename one of them".to_owned());
-                    self.diagnostics.push(Diagnostic::of_file(&codes::DUPLICATE_WORKFLOW, &source.name, message, help));
-                }
+            if let (Some(known), Some(path)) = (known, &path)
+                && !same(known, path)
+            {
+                let message = format!("this file and {} both hold the workflow `{}`", known.display(), clip(&name));
+                let help = Some("rename one of them".to_owned());
+                self.diagnostics.push(Diagnostic::of_file(&codes::DUPLICATE_WORKFLOW, &source.name, message, help));
             }
             return;
         }

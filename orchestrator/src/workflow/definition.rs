@@ -81,6 +81,8 @@ pub struct WorkspaceDef {
     pub branch_text: Option<Spanned<String>>,
     /// The Size.
     pub size: Size,
+    /// The Size is written in the file.
+    pub sized: bool,
 }
 
 /// One slot.
@@ -149,6 +151,8 @@ pub struct TransitionDef {
     pub trigger: TriggerDef,
     /// `if`.
     pub guard: Option<Expression>,
+    /// `if` is written, whether it could be parsed or not.
+    pub guarded: bool,
     /// `to`.
     pub to: Vec<Spanned<String>>,
     /// `reenter`.

@@ -151,11 +151,11 @@ impl Diagnostics {
 
     /// One line each, ending in a newline; a last line says how many were left out.
     pub fn plain(&self) -> String {
-        let mut out: String = self.items.iter().map(|d| format!("{d}\n")).collect();
+        let mut out: Vec<String> = self.items.iter().map(ToString::to_string).collect();
         if self.dropped > 0 {
-            out.push_str(&format!("… and {} more\n", self.dropped));
+            out.push(format!("… and {} more", self.dropped));
         }
-        out
+        out.into_iter().map(|line| line + "\n").collect()
     }
 }
 
@@ -213,7 +213,8 @@ pub fn suggest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -
 
 /// The candidate a typing mistake away, if any.
 fn nearest<'a>(wrong: &str, all: &[&'a str]) -> Option<&'a str> {
-    let allowed = (wrong.chars().count() / 3).clamp(1, 3);
+    let length = wrong.chars().count();
+    let allowed = (length / 3).clamp(1, 3).min(length.saturating_sub(1));
     let lower = wrong.to_lowercase();
     let score = |name: &str| strsim::osa_distance(&lower, &name.to_lowercase());
     let best = all.iter().map(|n| (score(n), *n)).min()?;

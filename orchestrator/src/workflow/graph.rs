@@ -8,7 +8,7 @@ const LABEL_MAX_CHARS: usize = 60;
 
 /// The workflow as a Mermaid state diagram.
 pub fn mermaid(workflow: &Workflow) -> String {
-    let mut out = format!("---\ntitle: {}\n---\nstateDiagram-v2\n", workflow.name);
+    let mut out = vec![format!("---\ntitle: {}\n---\nstateDiagram-v2", workflow.name)];
     mermaid_children(workflow, 0, 1, &mut out);
     for (ix, state) in workflow.chart.states.iter().enumerate() {
         for transition in &state.transitions {
@@ -18,53 +18,53 @@ pub fn mermaid(workflow: &Workflow) -> String {
                 let note = if ix == 0 { "    note_root".to_owned() } else { format!("    {from}") };
                 let targets: Vec<&str> = transition.targets.iter().map(|t| path(workflow, *t)).collect();
                 let arrow = if targets.is_empty() { String::new() } else { format!(" → {}", targets.join(", ")) };
-                out.push_str(&format!("{note} : {label}{arrow}\n"));
+                out.push(format!("{note} : {label}{arrow}"));
             } else {
                 for target in &transition.targets {
-                    out.push_str(&format!("    {from} --> {} : {label}\n", node_id(workflow, *target)));
+                    out.push(format!("    {from} --> {} : {label}", node_id(workflow, *target)));
                 }
             }
         }
     }
     if workflow.chart.states.first().is_some_and(|root| !root.transitions.is_empty()) {
-        out.push_str("    state \"anywhere\" as note_root\n");
+        out.push("    state \"anywhere\" as note_root".to_owned());
     }
-    out
+    out.join("\n") + "\n"
 }
 
-fn mermaid_children(workflow: &Workflow, ix: StateIx, depth: usize, out: &mut String) {
+fn mermaid_children(workflow: &Workflow, ix: StateIx, depth: usize, out: &mut Vec<String>) {
     let indent = "    ".repeat(depth);
     let state = &workflow.chart.states[ix as usize];
     let parallel = matches!(state.kind, StateKind::Parallel);
     if let StateKind::Compound { initial, .. } = &state.kind {
         for target in initial {
-            out.push_str(&format!("{indent}[*] --> {}\n", node_id(workflow, *target)));
+            out.push(format!("{indent}[*] --> {}", node_id(workflow, *target)));
         }
     }
     for (n, child) in state.children.iter().enumerate() {
         if parallel && n > 0 {
-            out.push_str(&format!("{indent}--\n"));
+            out.push(format!("{indent}--"));
         }
         let id = node_id(workflow, *child);
         let below = &workflow.chart.states[*child as usize];
         let label = mermaid_text(&state_label(workflow, *child));
         if below.children.is_empty() {
-            out.push_str(&format!("{indent}state \"{label}\" as {id}\n"));
+            out.push(format!("{indent}state \"{label}\" as {id}"));
         } else {
-            out.push_str(&format!("{indent}state \"{label}\" as {id} {{\n"));
+            out.push(format!("{indent}state \"{label}\" as {id} {{"));
             mermaid_children(workflow, *child, depth + 1, out);
-            out.push_str(&format!("{indent}}}\n"));
+            out.push(format!("{indent}}}"));
         }
         if matches!(below.kind, StateKind::Final { .. }) {
-            out.push_str(&format!("{indent}{id} --> [*]\n"));
+            out.push(format!("{indent}{id} --> [*]"));
         }
     }
 }
 
 /// The workflow as a DOT digraph; states with children are clusters.
 pub fn dot(workflow: &Workflow) -> String {
-    let mut out = format!("digraph \"{}\" {{\n", dot_text(&workflow.name));
-    out.push_str("    compound=true;\n    rankdir=LR;\n    node [shape=box, style=rounded];\n");
+    let mut out = vec![format!("digraph \"{}\" {{", dot_text(&workflow.name))];
+    out.push("    compound=true;\n    rankdir=LR;\n    node [shape=box, style=rounded];".to_owned());
     dot_children(workflow, 0, 1, &mut out);
     for (ix, state) in workflow.chart.states.iter().enumerate() {
         for transition in &state.transitions {
@@ -73,21 +73,21 @@ pub fn dot(workflow: &Workflow) -> String {
             let own = [from];
             let targets = if transition.targets.is_empty() { own.as_slice() } else { transition.targets.as_slice() };
             for target in targets.iter().filter(|t| ix > 0 || **t != from) {
-                out.push_str(&dot_edge(workflow, from, *target, &label, transition.targets.is_empty()));
+                out.push(dot_edge(workflow, from, *target, &label, transition.targets.is_empty()));
             }
         }
     }
-    out.push_str("}\n");
-    out
+    out.push("}\n".to_owned());
+    out.join("\n")
 }
 
-fn dot_children(workflow: &Workflow, ix: StateIx, depth: usize, out: &mut String) {
+fn dot_children(workflow: &Workflow, ix: StateIx, depth: usize, out: &mut Vec<String>) {
     let indent = "    ".repeat(depth);
     let state = &workflow.chart.states[ix as usize];
-    out.push_str(&format!("{indent}{} [shape=point, label=\"\"];\n", dot_node(workflow, ix)));
+    out.push(format!("{indent}{} [shape=point, label=\"\"];", dot_node(workflow, ix)));
     if let StateKind::Compound { initial, .. } = &state.kind {
         for target in initial {
-            out.push_str(&dot_edge(workflow, ix, *target, "", false).replacen("    ", &indent, 1));
+            out.push(dot_edge(workflow, ix, *target, "", false).replacen("    ", &indent, 1));
         }
     }
     for child in &state.children {
@@ -99,13 +99,13 @@ fn dot_children(workflow: &Workflow, ix: StateIx, depth: usize, out: &mut String
                 StateKind::History { .. } => ", shape=circle",
                 _ => "",
             };
-            out.push_str(&format!("{indent}{} [label=\"{label}\"{shape}];\n", dot_node(workflow, *child)));
+            out.push(format!("{indent}{} [label=\"{label}\"{shape}];", dot_node(workflow, *child)));
         } else {
             let style = if matches!(below.kind, StateKind::Parallel) { "dashed" } else { "rounded" };
-            out.push_str(&format!("{indent}subgraph cluster_{} {{\n", node_id(workflow, *child)));
-            out.push_str(&format!("{indent}    label=\"{label}\";\n{indent}    style={style};\n"));
+            out.push(format!("{indent}subgraph cluster_{} {{", node_id(workflow, *child)));
+            out.push(format!("{indent}    label=\"{label}\";\n{indent}    style={style};"));
             dot_children(workflow, *child, depth + 1, out);
-            out.push_str(&format!("{indent}}}\n"));
+            out.push(format!("{indent}}}"));
         }
     }
 }
@@ -127,7 +127,7 @@ fn dot_edge(workflow: &Workflow, from: StateIx, to: StateIx, label: &str, dashed
         attributes.push("style=dashed".to_owned());
     }
     let attributes = if attributes.is_empty() { String::new() } else { format!(" [{}]", attributes.join(", ")) };
-    format!("    {} -> {}{attributes};\n", dot_node(workflow, from), dot_node(workflow, to))
+    format!("    {} -> {}{attributes};", dot_node(workflow, from), dot_node(workflow, to))
 }
 
 fn dot_node(workflow: &Workflow, ix: StateIx) -> String {

@@ -9,7 +9,7 @@ mod catalog;
 mod check;
 pub mod codes;
 mod definition;
-mod diagnostic;
+pub(crate) mod diagnostic;
 pub mod graph;
 mod input;
 mod lower;
@@ -20,8 +20,10 @@ mod program;
 mod render;
 mod resolve;
 mod schema;
-mod shape;
-mod source;
+pub(crate) mod shape;
+pub(crate) mod source;
+#[cfg(test)]
+mod tests;
 
 pub use bindings::{BINDING_MAX_BYTES, BINDINGS_MAX, Bindings};
 pub use catalog::{CATALOG_MAX, Catalog, CatalogEntry, CheckReport, check_files};
@@ -31,7 +33,7 @@ pub use diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics};
 pub use input::Validators;
 pub use model::*;
 pub use program::PROGRAM_MAX;
-pub use schema::json_schema;
+pub use schema::{json_schema, schema_of};
 pub use source::{FILE_MAX_BYTES, SourceText, Span};
 
 use std::path::Path;

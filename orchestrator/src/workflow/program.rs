@@ -36,7 +36,9 @@ impl Program {
         let mut workflows: BTreeMap<String, Workflow> =
             entries.clone().map(|(name, entry)| (name.clone(), Workflow::clone(&entry.workflow))).collect();
         let mut problems = bindings.apply(root, &mut workflows);
-        for (name, entry) in entries.clone() {
+        // A binding that was refused leaves its part open: one problem is enough.
+        let bound = problems.is_empty();
+        for (name, entry) in entries.clone().filter(|_| bound) {
             problems.extend(open_parts(&entry.definition, &workflows[name], name == root));
         }
         problems.extend(placeless(catalog, root));

@@ -17,12 +17,14 @@ impl Diagnostics {
         let mut out = String::new();
         for item in &self.items {
             if handler.render_report(&mut out, &View::of(item)).is_err() {
-                out.push_str(&format!("{item}\n"));
+                out.push_str(&item.to_string());
             }
             out.push('\n');
         }
         if self.dropped > 0 {
-            out.push_str(&format!("… and {} more\n", self.dropped));
+            out.push_str("… and ");
+            out.push_str(&self.dropped.to_string());
+            out.push_str(" more\n");
         }
         out
     }

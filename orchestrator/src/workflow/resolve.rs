@@ -31,7 +31,11 @@ pub fn resolve(definition: &Definition, problems: &mut Problems) -> Resolved {
     let tree = Tree { definition, children };
     let mut resolved = Resolved::default();
     for (ix, state) in definition.states.iter().enumerate() {
-        let initial = state.initial.as_ref().map(|(to, _)| tree.inside(ix, to, "`initial`", problems));
+        let initial = state
+            .initial
+            .as_ref()
+            .filter(|_| !state.children.is_empty())
+            .map(|(to, _)| tree.inside(ix, to, "`initial`", problems));
         resolved.initial.push(initial.unwrap_or_default());
         let parent = state.parent.unwrap_or(0);
         let default = state.history.map(|_| tree.inside(parent, &state.default, "a history default", problems));

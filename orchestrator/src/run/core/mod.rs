@@ -176,6 +176,21 @@ pub enum Input {
     },
 }
 
+impl Input {
+    /// Somebody waits for the answer and can ask again.
+    pub fn is_request(&self) -> bool {
+        matches!(
+            self,
+            Self::Start
+                | Self::Gate { .. }
+                | Self::External { .. }
+                | Self::Cancel { .. }
+                | Self::Pick { .. }
+                | Self::Adopt { .. }
+        )
+    }
+}
+
 /// An actor: the serial of the invocation it runs under; 0 is the root.
 pub type ActorRef = u64;
 

@@ -19,6 +19,10 @@ impl Work<'_> {
             self.reply = Reply::Pick(kept.clone());
             return;
         }
+        if !turn.takes_picks() {
+            // A Submission that was given up must not pick for the Turn that followed it.
+            return self.refuse(404, format!("no live agent surface for instance \"{iid}\""), None);
+        }
         if turn.outstanding.is_some() {
             return self.refuse(400, "a pick is outstanding".to_owned(), None);
         }

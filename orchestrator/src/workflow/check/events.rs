@@ -4,6 +4,7 @@ use super::structure::MECHANISM_WORDS;
 use crate::workflow::codes;
 use crate::workflow::definition::{Definition, InvokeDef, StateDef, TransitionDef, TriggerDef};
 use crate::workflow::diagnostic::{Problems, suggest};
+use crate::workflow::shape::NameRule;
 use crate::workflow::source::{Spanned, clip};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -33,7 +34,8 @@ pub fn check(definition: &Definition, problems: &mut Problems) {
     agents(definition, problems);
     for key in definition.sets.iter().filter(|key| !definition.context.contains_key(&key.value)) {
         let message = format!("`set` writes `{}`, which is not under `context`", clip(&key.value));
-        let help = suggest(&key.value, definition.context.keys().map(String::as_str));
+        let near = suggest(&key.value, definition.context.keys().map(String::as_str));
+        let help = if near.starts_with("did") { near } else { format!("add `{}` under `context`", clip(&key.value)) };
         problems.add(&codes::UNDECLARED_CONTEXT, key.span, message, help);
     }
 }
@@ -53,6 +55,10 @@ pub fn stem(descriptor: &str) -> &str {
 
 fn known_event(definition: &Definition, descriptor: &Spanned<String>, problems: &mut Problems) {
     let name = stem(&descriptor.value);
+    // What is no name at all was reported with its shape.
+    if !NameRule::Events.admits(&descriptor.value) {
+        return;
+    }
     let raised = definition.raises.iter().map(|r| r.value.as_str());
     let own: HashSet<&str> = definition.events.iter().map(|e| e.name.value.as_str()).chain(raised).collect();
     if name == "*" || own.contains(name) || MECHANISM_WORDS.contains(&name) {
@@ -99,7 +105,7 @@ fn shadowed(state: &StateDef, problems: &mut Problems) {
                 message,
                 "give the earlier one an `if`, or remove this one",
             );
-        } else if transition.guard.is_none() || constant == Some(&Value::Bool(true)) {
+        } else if !transition.guarded || constant == Some(&Value::Bool(true)) {
             let (line, _) = problems.source.position(transition.span.start);
             always_taken.extend(keys.into_iter().map(|key| (key, line)));
         }

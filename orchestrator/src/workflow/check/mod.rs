@@ -28,7 +28,9 @@ pub fn check(definition: &Definition, problems: &mut Problems) -> Option<Workflo
     // What the machine can reach means nothing while targets or states are missing.
     let broken = |code: &str| {
         code < codes::UNDECLARED_EVENT.code
-            || [&codes::UNDECLARED_EVENT, &codes::TARGETS_CLASH, &codes::INITIAL_OUTSIDE].iter().any(|c| c.code == code)
+            || [&codes::UNDECLARED_EVENT, &codes::UNKNOWN_AGENT, &codes::TARGETS_CLASH, &codes::INITIAL_OUTSIDE]
+                .iter()
+                .any(|c| c.code == code)
     };
     if problems.any(|d| d.severity == Severity::Error && broken(d.code)) {
         return None;

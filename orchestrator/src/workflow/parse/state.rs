@@ -120,7 +120,15 @@ impl Parser<'_> {
             };
             let span = if matches!(value.kind, NodeKind::List(_)) { item.span } else { span };
             let reenter = item.get("reenter").and_then(Node::flag) == Some(true);
-            let transition = TransitionDef { span, trigger: trigger.clone(), guard, to, reenter, actions };
+            let transition = TransitionDef {
+                span,
+                trigger: trigger.clone(),
+                guard,
+                guarded: item.get("if").is_some(),
+                to,
+                reenter,
+                actions,
+            };
             self.states[index].transitions.push(transition);
         }
     }

@@ -2,14 +2,18 @@
 
 use super::Parser;
 use crate::chart::Action;
-use crate::expression::{Expression, ExpressionError, Reference, Template, ValueSource};
+use crate::expression::{Expression, ExpressionError, Reference, TEMPLATE_BYTES_MAX, Template, ValueSource};
 use crate::workflow::check::ROOTS;
 use crate::workflow::codes;
 use crate::workflow::definition::{Sight, Site};
 use crate::workflow::diagnostic::suggest;
 use crate::workflow::input::clip_message;
+use crate::workflow::shape::EXPRESSION_MAX_BYTES;
 use crate::workflow::source::{Node, NodeKind, Spanned, clip};
 use serde_json::Value;
+
+/// Most faulty `{{ }}` reported of one text.
+const FAULTS_MAX: usize = 20;
 
 /// What a text in a value is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,7 +29,7 @@ impl Parser<'_> {
     pub(super) fn condition(&mut self, node: &Node, sight: &Sight) -> Option<Expression> {
         let text = match &node.kind {
             NodeKind::Bool(flag) => Spanned::new(flag.to_string(), node.span),
-            _ => node.name()?,
+            _ => node.name().filter(|text| text.value.len() <= EXPRESSION_MAX_BYTES)?,
         };
         self.expression(&text, sight)
     }
@@ -50,16 +54,24 @@ impl Parser<'_> {
 
     /// The same from its text.
     pub(super) fn template_text(&mut self, text: &Spanned<String>, sight: &Sight) -> Option<Template> {
-        match Template::parse(&text.value) {
-            Ok(template) => {
-                self.site(text, template.references(), sight);
-                Some(template)
-            }
-            Err(error) => {
-                self.bad_expression(text, &error);
-                None
+        // A text over the bound was reported with its shape.
+        if text.value.len() > TEMPLATE_BYTES_MAX {
+            return None;
+        }
+        let mut rest = text.value.clone();
+        for round in 0..=FAULTS_MAX {
+            match Template::parse(&rest) {
+                Ok(template) => {
+                    self.site(text, template.references(), sight);
+                    return (round == 0).then_some(template);
+                }
+                Err(error) => {
+                    self.bad_expression(text, &error);
+                    blank_part(&mut rest, error.offset?)?;
+                }
             }
         }
+        None
     }
 
     fn site(&mut self, text: &Spanned<String>, references: Vec<Reference>, sight: &Sight) {
@@ -177,4 +189,13 @@ impl Parser<'_> {
         let payload = (!payload.is_empty()).then_some(ValueSource::Object(payload));
         Some(Action::Raise { event: event.value, payload })
     }
+}
+
+/// Blanks the `{{ }}` around `offset`, so that the others can be looked at.
+fn blank_part(text: &mut String, offset: usize) -> Option<()> {
+    let open = text.get(..text.len().min(offset + 2)).or_else(|| text.get(..offset))?.rfind("{{")?;
+    let end = text[open..].find("}}").map_or(text.len(), |at| open + at + 2);
+    let blanks = " ".repeat(end - open);
+    text.replace_range(open..end, &blanks);
+    Some(())
 }

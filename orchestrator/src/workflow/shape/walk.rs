@@ -66,6 +66,7 @@ fn wrong_type(shape: &Shape, node: &Node, label: &str, problems: &mut Problems) 
     let help = match (quotable, node.noun()) {
         (true, _) => format!("put it in quotes: \"{}\"", clip(&problems.source.text[node.span.start..node.span.end])),
         (false, "nothing") => format!("write {wanted}, or remove {label}"),
+        (false, _) if wanted.ends_with("(a mapping)") => "write a mapping: `{ key: value }`".to_owned(),
         (false, _) => format!("write {wanted}"),
     };
     problems.add(&codes::WRONG_TYPE, node.span, message, help);
@@ -110,6 +111,10 @@ fn count(min: u64, max: u64, node: &Node, label: &str, problems: &mut Problems) 
 }
 
 fn name(rule: NameRule, found: &str, span: Span, problems: &mut Problems) {
+    // A key that is no text was reported by the reader.
+    if problems.any(|d| d.code == codes::KEY_NOT_TEXT.code && d.span.start == span.start) {
+        return;
+    }
     if rule == NameRule::Duration {
         if let Err(why) = parse_duration_ms(found) {
             problems.add(&codes::BAD_DURATION, span, why, rule.wants());

@@ -26,13 +26,20 @@ pub struct Span {
 }
 
 /// One file's text and where its lines start.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub struct SourceText {
     /// The file as it was named.
     pub name: String,
     /// Its text.
     pub text: Arc<str>,
     lines: Vec<usize>,
+}
+
+/// The name only: the text would drown everything around it.
+impl std::fmt::Debug for SourceText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SourceText").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl SourceText {

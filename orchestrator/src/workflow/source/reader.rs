@@ -248,7 +248,7 @@ impl Reader<'_> {
             return;
         }
         let end = source.text[at..].chars().next().map_or(at, |c| at + c.len_utf8());
-        let help = "look for a missing colon, quote or bracket, or another indentation";
+        let help = "look for a missing colon, quote or bracket; inside `{ }` a text with `,` or `[` needs quotes";
         self.problems.add(
             &codes::NOT_YAML,
             Span { start: at, end },
@@ -270,7 +270,9 @@ fn take_key(problems: &mut Problems, node: Node, places: &mut HashMap<String, Sp
         _ => {
             let raw = problems.source.text.get(span.start..span.end).unwrap_or_default().to_owned();
             let message = format!("the key `{}` is {}, not a text", clip(&raw), node.noun());
-            let help = format!("write it in quotes, or with its unit: \"{}\"", clip(&raw));
+            let unit =
+                if matches!(node.kind, NodeKind::Number(_)) { ", or add a unit if it is a duration" } else { "" };
+            let help = format!("put it in quotes: \"{}\"{unit}", clip(&raw));
             problems.add(&codes::KEY_NOT_TEXT, span, message, help);
             raw
         }

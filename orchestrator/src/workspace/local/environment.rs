@@ -62,13 +62,20 @@ impl Environment<'_> {
             set("RUSTUP_HOME", rustup.clone().into());
         }
         if let Some(port) = self.api_port {
-            set("JR2_API_PORT", port.to_string().into());
+            set("JR2_DENY_TCP_PORTS", port.to_string().into());
         }
         if self.menu_only {
             set("JR2_MENU_ONLY", "1".into());
         }
         all
     }
+}
+
+/// What an Agent-less command inherits of a Sandbox's variables: where it is and what it may run, no token and no socket.
+pub fn of_a_step(all: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    const KEPT: [&str; 7] =
+        ["HOME", "TMPDIR", "JR2_SANDBOX_DIR", "JR2_TOOLCHAINS", "JR2_DENY_TCP_PORTS", "RUSTUP_HOME", "JR2_CPUS"];
+    all.into_iter().filter(|(name, _)| INHERITED.iter().chain(&KEPT).any(|kept| name == *kept)).collect()
 }
 
 /// The environment lines by which every process of a Sandbox is known, whatever session it moved to.
@@ -140,7 +147,7 @@ mod tests {
             .collect();
         assert_eq!(inherited, INHERITED);
         assert!(!all.iter().any(|(_, v)| v.to_string_lossy().contains("harness-secret")));
-        assert!(all.contains(&("JR2_API_PORT".into(), "4000".into())));
+        assert!(all.contains(&("JR2_DENY_TCP_PORTS".into(), "4000".into())));
         assert!(!all.iter().any(|(n, _)| n == "JR2_MENU_ONLY"));
     }
 

@@ -2,12 +2,14 @@
 //!
 //! What outlives the Orchestrator is on disk (`record`) and in the process table; a new Orchestrator adopts both.
 
+mod diff;
 mod environment;
 mod layout;
 mod lifecycle;
 mod process;
 mod record;
 mod restart;
+mod steps;
 mod supervise;
 
 pub use environment::toolchains_of;
@@ -219,10 +221,7 @@ impl SandboxProvider for LocalProvider {
         attempt: u32,
         request: &'a crate::run::core::DoRequest,
     ) -> ProviderFuture<'a, crate::run::core::DoResult> {
-        Box::pin(async move {
-            let _ = (name, key, attempt, request);
-            crate::run::core::DoResult::Failed { reason: "unavailable".to_owned(), detail: serde_json::Value::Null }
-        })
+        Box::pin(self.run_step(name, key, attempt, request))
     }
 
     fn endpoint(&self, name: &str) -> Option<HarnessEndpoint> {

@@ -73,3 +73,13 @@ fn without_a_server_a_run_parks_and_is_sent_on() {
     assert_eq!(ended["status"], "done");
     rig.shell(&line).expect(1).says("is done");
 }
+
+#[test]
+fn an_address_that_went_to_another_folder_s_server_is_not_believed() {
+    let (rig, other) = (Rig::asking(), Rig::asking());
+    let (_server, url) = serve(&other);
+    rig.run(&["run", "ask"]).expect(3);
+    rig.write(".jr2/server.json", &format!("{{\"url\": \"{url}\", \"pid\": 1, \"version\": \"0\"}}"));
+    rig.run(&["runs"]).expect(0).says("asking");
+    other.run(&["runs"]).expect(0).says("There are no runs.");
+}

@@ -4,9 +4,11 @@
 pub mod api;
 pub mod chart;
 pub mod cli;
+pub mod config;
 pub mod expression;
 pub mod harness_client;
 pub mod run;
+pub mod serve;
 pub mod store;
 pub mod tls;
 pub mod turn;

@@ -161,6 +161,7 @@ impl World {
     }
 
     pub async fn adopt(&mut self, child: Child) {
+        // Poll: until /healthz answers.
         self.child = Some(child);
         let up = async {
             while !matches!(self.http.get("http://h/healthz").send().await, Ok(answer) if answer.status() == 204) {

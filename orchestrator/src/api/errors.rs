@@ -41,6 +41,7 @@ impl IntoResponse for Refused {
                 (StatusCode::BAD_REQUEST, json!({ "error": self.0.to_string(), "runs": hits }))
             }
             HostError::Forbidden(error) => (StatusCode::FORBIDDEN, json!({ "error": error })),
+            HostError::Full(error) => (StatusCode::INSUFFICIENT_STORAGE, json!({ "error": error })),
             HostError::Stopping => (StatusCode::SERVICE_UNAVAILABLE, json!({ "error": self.0.to_string() })),
             HostError::Store(error) => (StatusCode::INTERNAL_SERVER_ERROR, json!({ "error": error.to_string() })),
         };

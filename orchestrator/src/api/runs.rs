@@ -1,14 +1,18 @@
 //! Runs: start, list, status, answers, history. Instance token only, but for the open list of a workflow.
 
+use super::auth::Caller;
 use super::errors::{Body, Refused};
-use super::{Api, workflows};
+use super::{Api, errors, workflows};
 use crate::run::StoredAnswer;
+use crate::workflow::Program;
+use axum::Extension;
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Longest idempotency key in characters.
 const KEY_MAX_CHARS: usize = 256;
@@ -36,6 +40,30 @@ pub async fn start(
 ) -> Result<Response, Refused> {
     let key = key(&headers)?;
     let run = api.host.start(&name, input, key.as_deref()).await?;
+    let body = json!({ "runId": run.as_str(), "instanceId": run.as_str() });
+    Ok((StatusCode::CREATED, Json(body)).into_response())
+}
+
+/// A program that need not be deployed, and its input.
+#[derive(Deserialize)]
+pub struct StartProgram {
+    /// The canonical text with everything bound (decision 40).
+    program: String,
+    #[serde(default)]
+    input: Value,
+}
+
+/// `POST /runs`: starts a program whose text comes along, which is what `jr2 run FILE` does.
+pub async fn start_program(State(api): State<Api>, headers: HeaderMap, Body(body): Body) -> Result<Response, Refused> {
+    let invalid = |message: String, problems| Refused(crate::run::HostError::Invalid { message, problems });
+    let start: StartProgram = serde_json::from_value(body)
+        .map_err(|e| invalid(format!("the body must be {{program, input}}: {e}"), Vec::new()))?;
+    let program = Program::from_canonical(&start.program).map_err(|found| {
+        let problems = found.items.iter().map(ToString::to_string).collect();
+        invalid("the program does not check".to_owned(), problems)
+    })?;
+    let key = key(&headers)?;
+    let run = api.host.start_program(Arc::new(program), start.input, key.as_deref()).await?;
     let body = json!({ "runId": run.as_str(), "instanceId": run.as_str() });
     Ok((StatusCode::CREATED, Json(body)).into_response())
 }
@@ -91,14 +119,18 @@ pub struct GateQuery {
     activation: Option<String>,
 }
 
-/// `POST /runs/:id/gates/:gate/events[?activation=]`.
+/// `POST /runs/:id/gates/:gate/events[?activation=]`: never for a Sandbox (spec 12.2).
 pub async fn answer_gate(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     Path((run, gate)): Path<(String, String)>,
     Query(query): Query<GateQuery>,
     headers: HeaderMap,
     Body(body): Body,
 ) -> Result<Response, Refused> {
+    if caller.0.is_some() {
+        return Ok(errors::json(StatusCode::FORBIDDEN, "a Sandbox answers no Gate"));
+    }
     let run = api.host.resolve(&run)?;
     Ok(answer(api.host.send_gate(&run, &gate, body, query.activation, key(&headers)?).await?))
 }
@@ -138,5 +170,27 @@ pub async fn replay(State(api): State<Api>, Path(run): Path<String>) -> Result<R
 pub async fn adopt(State(api): State<Api>, Path(run): Path<String>) -> Result<Response, Refused> {
     let run = api.host.resolve(&run)?;
     api.host.adopt(&run).await?;
+    Ok(Json(json!({ "ok": true })).into_response())
+}
+
+/// `GET /repos`: repositories of live runs.
+pub async fn repos(State(api): State<Api>) -> Result<Response, Refused> {
+    Ok(Json(json!({ "repos": api.host.repos()? })).into_response())
+}
+
+/// `POST /sandboxes/:name/fetch` with `{identity}`: a Sandbox token only for its own Sandbox.
+pub async fn fetch(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    Body(body): Body,
+) -> Result<Response, Refused> {
+    if caller.0.as_ref().is_some_and(|own| *own != name) {
+        return Ok(errors::json(StatusCode::FORBIDDEN, "this token cannot speak for that Sandbox"));
+    }
+    let Some(identity) = body.get("identity").and_then(Value::as_str) else {
+        return Ok(errors::json(StatusCode::BAD_REQUEST, "the body must have an `identity` that is a string"));
+    };
+    api.host.fetch(&name, identity).await?;
     Ok(Json(json!({ "ok": true })).into_response())
 }

@@ -1,30 +1,25 @@
 //! The run host: every run of this process, restored before anybody is answered.
 
 use super::clock::{Clock, random};
-use super::core::{Input, Reply, surface_refusal};
+use super::core::{Input, Reply};
 use super::feed::{FeedBatch, FeedEntry, FeedId};
 use super::history::HistoryEntry;
+use super::shared::{Entry, Shared, lock};
+use super::sweep::SWEEP_EVERY;
 use super::task::{Birth, Message, RunTask, drifted};
 use super::view::{RunStatus, RunSummary, run_status, summary};
 use super::{Actor, ROW_FORMAT, Row, SEMANTICS, Status, StoredAnswer};
-use crate::harness_client::{Connections, HarnessClient};
-use crate::store::{RunStore, Save, StoreError};
+use crate::harness_client::Connections;
+use crate::store::{RunStore, StoreError};
 use crate::workflow::{Program, Workflow};
-use crate::workspace::{LastEnd, SandboxEvent, SandboxProvider};
+use crate::workspace::{SandboxEvent, SandboxProvider};
 use jr2_shared::ids::{RUN_PREFIX_MIN, RunId};
-use jr2_shared::surface::{PickAnswer, Surface};
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// Ended runs are kept this long (spec S-12).
-pub const KEEP_ENDED_MS: u64 = 7 * 24 * 3_600 * 1_000;
-/// How often ended runs and orphaned Sandboxes are swept (spec S-12, decision 42).
-const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
-/// A faulted run's Sandbox stays this long for a person to look (spec K-9: the idle timeout).
-const FAULTED_SANDBOX_KEEP_MS: u64 = 30 * 60 * 1_000;
 /// Most hits of a prefix (spec 12.2).
 const RESOLVE_MAX: usize = 10;
 /// Feed batches a watcher may lag behind before it is cut; it re-joins with its last id.
@@ -89,133 +84,12 @@ pub enum HostError {
     /// The host stops.
     #[error("the Orchestrator is stopping")]
     Stopping,
+    /// The disk is full: nothing was written, nothing is lost.
+    #[error("{0}")]
+    Full(String),
     /// The store said no.
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-struct Entry {
-    summary: RunSummary,
-    inbox: Option<mpsc::UnboundedSender<Box<Message>>>,
-    watchers: Vec<mpsc::Sender<Arc<FeedBatch>>>,
-}
-
-/// What tasks share.
-pub(super) struct Shared {
-    pub store: Arc<dyn RunStore>,
-    pub provider: Arc<dyn SandboxProvider>,
-    pub clock: Arc<dyn Clock>,
-    pub http: reqwest::Client,
-    connections: Connections,
-    fatal: Arc<dyn Fn(&StoreError) + Send + Sync>,
-    runs: RwLock<BTreeMap<RunId, Entry>>,
-    workflow_watchers: Mutex<Vec<(String, mpsc::Sender<Arc<FeedBatch>>)>>,
-    sandboxes: Mutex<HashMap<String, RunId>>,
-    last_ends: Mutex<HashMap<String, LastEnd>>,
-    programs: RwLock<BTreeMap<String, Arc<Program>>>,
-    pinned: Mutex<HashMap<String, Arc<Program>>>,
-    starting: tokio::sync::Mutex<()>,
-    /// Written by the sweep: no Sandbox begins between its look and its removals.
-    placing: tokio::sync::RwLock<()>,
-    stopping: std::sync::atomic::AtomicBool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shared {
-    pub fn fatal(&self, error: &StoreError) {
-        (self.fatal)(error);
-    }
-
-    /// A client of the Harness of a Sandbox, or of the Instance Harness.
-    pub fn client(self: &Shared, sandbox: &Option<String>) -> HarnessClient {
-        let provider = self.provider.clone();
-        let dial = Dialer { provider, sandbox: sandbox.clone() };
-        HarnessClient::new(dial, self.connections.clone(), self.store.epoch())
-    }
-
-    pub async fn own_sandbox(&self, name: &str, run: &RunId) {
-        let _no_sweep = self.placing.read().await;
-        lock(&self.sandboxes).insert(name.to_owned(), run.clone());
-    }
-
-    /// How a Sandbox's Harness last ended, waited for up to `wait`.
-    pub async fn last_end(&self, name: &str, wait: Duration) -> Option<LastEnd> {
-        let deadline = tokio::time::Instant::now() + wait;
-        loop {
-            if let Some(end) = lock(&self.last_ends).remove(name) {
-                return Some(end);
-            }
-            if tokio::time::Instant::now() >= deadline {
-                return None;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    }
-
-    /// Hands an input to a run's task.
-    pub fn tell(&self, run: &RunId, input: Input) {
-        let runs = self.runs.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(inbox) = runs.get(run).and_then(|e| e.inbox.as_ref()) {
-            inbox.send(Box::new(Message::Apply(input, None))).ok();
-        }
-    }
-
-    /// A save is durable: watchers hear it.
-    pub fn publish(&self, run: &RunId, summary: Option<RunSummary>, batch: FeedBatch) {
-        let Some(summary) = summary else { return };
-        let workflow = summary.workflow.clone();
-        let mut runs = self.runs.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(entry) = runs.get_mut(run) else { return };
-        entry.summary = summary;
-        let mut workflows = lock(&self.workflow_watchers);
-        if entry.watchers.is_empty() && workflows.is_empty() {
-            return;
-        }
-        let batch = Arc::new(batch);
-        entry.watchers.retain(|w| w.try_send(batch.clone()).is_ok());
-        workflows.retain(|(name, w)| *name != workflow || w.try_send(batch.clone()).is_ok());
-    }
-
-    /// A run's task is over.
-    pub fn retire(&self, run: &RunId, summary: RunSummary) {
-        let mut runs = self.runs.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = runs.get_mut(run) {
-            entry.summary = summary;
-            entry.inbox = None;
-        }
-        lock(&self.sandboxes).retain(|_, owner| owner != run);
-    }
-
-    fn pinned(&self, hash: &str) -> Result<Arc<Program>, String> {
-        if let Some(program) = lock(&self.pinned).get(hash) {
-            return Ok(program.clone());
-        }
-        let text = self.store.text(hash).map_err(|e| e.to_string())?.ok_or("its text is not in the store")?;
-        let text = String::from_utf8(text).map_err(|e| e.to_string())?;
-        let program = Program::from_canonical(&text).map_err(|e| e.to_string())?;
-        let program = Arc::new(program);
-        lock(&self.pinned).insert(hash.to_owned(), program.clone());
-        Ok(program)
-    }
-}
-
-struct Dialer {
-    provider: Arc<dyn SandboxProvider>,
-    sandbox: Option<String>,
-}
-
-impl crate::harness_client::Dial for Dialer {
-    fn endpoint(&self) -> crate::harness_client::DialFuture<'_> {
-        Box::pin(async move {
-            match &self.sandbox {
-                Some(name) => self.provider.endpoint(name),
-                None => self.provider.instance_harness().await.ok(),
-            }
-        })
-    }
 }
 
 /// A subscription to a run's feed.
@@ -231,7 +105,7 @@ pub struct Feed {
 /// Every run of this process. Cheap to clone.
 #[derive(Clone)]
 pub struct Host {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl Host {
@@ -265,6 +139,7 @@ impl Host {
         let report = host.restore()?;
         host.spawn_events(options.events);
         host.spawn_sweep();
+        host.spawn_live_set();
         Ok((host, report))
     }
 
@@ -350,48 +225,6 @@ impl Host {
         });
     }
 
-    /// Removes runs that ended a week ago and Sandboxes of no live run.
-    pub async fn sweep(&self) {
-        let _no_new_sandbox = self.shared.placing.write().await;
-        let now = self.shared.clock.now_ms();
-        let mut found = Swept::default();
-        let visited = self.shared.store.visit_rows(&mut |run, bytes| match bytes {
-            Ok(bytes) => found.row(run, &bytes, now),
-            Err(_) => found.unreadable = true,
-        });
-        if visited.is_err() || found.unreadable {
-            return; // an unread row may name a text or a Sandbox: nothing is removed on a guess
-        }
-        for run in found.over {
-            let save = Save { run: Some(run.clone()), delete: true, ..Save::default() };
-            if self.shared.store.save(save).await.is_ok() {
-                self.shared.runs.write().unwrap_or_else(PoisonError::into_inner).remove(&run);
-            }
-        }
-        self.drop_texts(&found.programs).await;
-        let mut live = found.sandboxes;
-        live.extend(lock(&self.shared.sandboxes).keys().cloned());
-        let gone = self.shared.provider.sweep(&live).await;
-        if gone > 0 {
-            tracing::info!(gone, "Sandboxes of no live run were removed");
-        }
-    }
-
-    /// Pinned texts of no row, no live task and no deployed workflow go.
-    async fn drop_texts(&self, named: &BTreeSet<String>) {
-        let deployed: BTreeSet<String> = self.programs().values().map(|p| p.hash.clone()).collect();
-        let _no_start = self.shared.starting.lock().await;
-        let mut drop_texts = self.shared.store.texts().unwrap_or_default();
-        drop_texts.retain(|hash| {
-            let live = lock(&self.shared.pinned).get(hash).is_some_and(|p| Arc::strong_count(p) > 1);
-            !named.contains(hash) && !deployed.contains(hash) && !live
-        });
-        if !drop_texts.is_empty() {
-            lock(&self.shared.pinned).retain(|hash, _| !drop_texts.contains(hash));
-            self.shared.store.save(Save { drop_texts, ..Save::default() }).await.ok();
-        }
-    }
-
     /// Workflows that may be started, by name.
     pub fn programs(&self) -> BTreeMap<String, Arc<Program>> {
         self.shared.programs.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -452,7 +285,11 @@ impl Host {
         if key.is_none() && known {
             drop(one_at_a_time); // nothing but this run depends on its first save
         }
-        answered.await.map_err(|_| HostError::Stopping)?;
+        if let Reply::Refused { error, .. } = answered.await.map_err(|_| HostError::Stopping)? {
+            tx.send(Box::new(Message::Stop)).ok();
+            self.shared.runs.write().unwrap_or_else(PoisonError::into_inner).remove(&run);
+            return Err(HostError::Full(error));
+        }
         Ok(run)
     }
 
@@ -546,12 +383,13 @@ impl Host {
         };
         Ok(match reply {
             Reply::Http(answer) => answer,
+            Reply::Refused { status, error, .. } => StoredAnswer { status, body: json!({ "error": error }) },
             _ => StoredAnswer { status: 409, body: json!({ "error": "the run took nothing" }) },
         })
     }
 
     /// `None`: the run has no task any more.
-    async fn apply(&self, run: &RunId, input: Input) -> Result<Option<Reply>, HostError> {
+    pub(super) async fn apply(&self, run: &RunId, input: Input) -> Result<Option<Reply>, HostError> {
         if self.is_stopping() {
             return Err(HostError::Stopping);
         }
@@ -563,63 +401,10 @@ impl Host {
         answered.await.map(Some).map_err(|_| HostError::Stopping)
     }
 
-    fn inbox(&self, run: &RunId) -> Result<Option<mpsc::UnboundedSender<Box<Message>>>, HostError> {
+    pub(super) fn inbox(&self, run: &RunId) -> Result<Option<mpsc::UnboundedSender<Box<Message>>>, HostError> {
         let runs = self.shared.runs.read().unwrap_or_else(PoisonError::into_inner);
         let entry = runs.get(run).ok_or_else(|| HostError::NotFound(format!("no run \"{run}\"")))?;
         Ok(entry.inbox.clone())
-    }
-
-    /// The surface of a conversation (spec P-2, P-3). `caller`: the Sandbox that asks; `None` = the instance token.
-    pub async fn surface(&self, iid: &str, caller: Option<&str>) -> Result<Surface, HostError> {
-        if self.is_stopping() {
-            return Err(HostError::Stopping);
-        }
-        let (surface, sandbox) = self.registration(iid).await?;
-        check_scope(iid, caller, sandbox.as_deref())?;
-        Ok(surface)
-    }
-
-    async fn registration(&self, iid: &str) -> Result<(Surface, Option<String>), HostError> {
-        let gone = || HostError::NotFound(surface_refusal(iid));
-        let inbox = self.inbox(&run_of(iid)).map_err(|_| gone())?.ok_or_else(gone)?;
-        let (reply, answered) = oneshot::channel();
-        inbox.send(Box::new(Message::Surface(iid.to_owned(), reply))).map_err(|_| gone())?;
-        answered.await.ok().flatten().ok_or_else(gone)
-    }
-
-    /// A pick (spec P-4, decision 34).
-    pub async fn pick(
-        &self,
-        iid: &str,
-        caller: Option<&str>,
-        body: Value,
-        pick: Option<String>,
-    ) -> Result<Result<PickAnswer, PickRefusal>, HostError> {
-        if self.is_stopping() {
-            return Err(HostError::Stopping);
-        }
-        let (_, sandbox) = self.registration(iid).await?;
-        check_scope(iid, caller, sandbox.as_deref())?;
-        let (event, payload) = split_event(body)?;
-        let input = Input::Pick { iid: iid.to_owned(), pick, event, payload };
-        match self.apply(&run_of(iid), input).await? {
-            Some(Reply::Pick(answer)) => Ok(Ok(answer)),
-            Some(Reply::Refused { status, error, allowed }) => Ok(Err(PickRefusal { status, error, allowed })),
-            _ => Err(HostError::NotFound(surface_refusal(iid))),
-        }
-    }
-
-    /// The answer to an earlier delivery of a live Turn, for a Harness that asks again (decision 13).
-    pub async fn delivery(
-        &self,
-        iid: &str,
-        caller: Option<&str>,
-        delivery: &str,
-    ) -> Result<Option<PickAnswer>, HostError> {
-        let (_, sandbox) = self.registration(iid).await?;
-        check_scope(iid, caller, sandbox.as_deref())?;
-        let row = self.row(&run_of(iid))?;
-        Ok(super::core::kept_delivery(&row, iid, delivery))
     }
 
     /// A run's feed after `from` (decision 43): the watcher joins first, so nothing falls between.
@@ -683,25 +468,7 @@ impl Host {
     pub fn replay(&self, run: &RunId) -> Result<super::core::Replay, HostError> {
         let row = self.row(run)?;
         let entries = self.history(run, 0, usize::MAX)?;
-        let invalid = |message: String| HostError::Invalid { message, problems: Vec::new() };
-        match entries.first() {
-            Some(first) if first.rev == 1 => {}
-            Some(first) => {
-                let message = format!("the history of {run} begins at save {}: older saves were dropped", first.rev);
-                return Err(invalid(message));
-            }
-            None => return Err(invalid(format!("run {run} has no history"))),
-        }
-        let adopted = entries.iter().any(|e| matches!(e.input, Input::Adopt { .. }));
-        let hash = match adopted {
-            true => row.first_program.clone().unwrap_or_else(|| row.program.clone()),
-            false => row.program.clone(),
-        };
-        let program = self.program(&hash)?;
-        let mut first = new_row(&program, &row.workflow, row.root.input.clone(), row.started);
-        first.id = row.id.clone();
-        first.semantics = row.semantics;
-        Ok(super::core::replay(program, first, &entries, &row, &|hash| self.program(hash).ok()))
+        super::stored::replay_row(&row, &entries, &|hash| self.program(hash))
     }
 
     /// The pinned program of a hash.
@@ -731,33 +498,8 @@ impl Host {
     }
 }
 
-/// A refused pick (spec P-5).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PickRefusal {
-    /// HTTP status.
-    pub status: u16,
-    /// Why.
-    pub error: String,
-    /// Allowed now.
-    pub allowed: Option<Vec<String>>,
-}
-
-fn run_of(iid: &str) -> RunId {
-    RunId(iid.split('/').next().unwrap_or_default().to_owned())
-}
-
-/// Spec P-3: a Sandbox speaks only for registrations that name it.
-fn check_scope(iid: &str, caller: Option<&str>, sandbox: Option<&str>) -> Result<(), HostError> {
-    let Some(caller) = caller else { return Ok(()) };
-    let named = sandbox.unwrap_or(crate::workspace::INSTANCE_HARNESS);
-    if caller == named {
-        return Ok(());
-    }
-    Err(HostError::Forbidden(format!("this token cannot speak for instance \"{iid}\"")))
-}
-
 /// `{type, …payload}` → event and payload.
-fn split_event(body: Value) -> Result<(String, Value), HostError> {
+pub(super) fn split_event(body: Value) -> Result<(String, Value), HostError> {
     let invalid = |message: &str| HostError::Invalid { message: message.to_owned(), problems: Vec::new() };
     let Value::Object(mut fields) = body else {
         return Err(invalid("the body must be an object with a `type`"));
@@ -768,7 +510,7 @@ fn split_event(body: Value) -> Result<(String, Value), HostError> {
     }
 }
 
-fn new_row(program: &Program, workflow: &str, input: Value, now: u64) -> Row {
+pub(super) fn new_row(program: &Program, workflow: &str, input: Value, now: u64) -> Row {
     let mut random_id = [0u8; 16];
     random_id[..8].copy_from_slice(&random().to_le_bytes());
     random_id[8..].copy_from_slice(&random().to_le_bytes());
@@ -807,7 +549,7 @@ fn new_row(program: &Program, workflow: &str, input: Value, now: u64) -> Row {
     }
 }
 
-fn bare_summary(row: &Row) -> RunSummary {
+pub(super) fn bare_summary(row: &Row) -> RunSummary {
     RunSummary {
         run_id: row.id.as_str().to_owned(),
         workflow: row.workflow.clone(),
@@ -815,44 +557,5 @@ fn bare_summary(row: &Row) -> RunSummary {
         value: Value::Object(Map::new()),
         started: super::view::instant(row.started),
         ended: row.ended.map(super::view::instant),
-    }
-}
-
-/// What one look over all rows found.
-#[derive(Default)]
-struct Swept {
-    over: Vec<RunId>,
-    programs: BTreeSet<String>,
-    sandboxes: Vec<String>,
-    unreadable: bool,
-}
-
-impl Swept {
-    fn row(&mut self, run: RunId, bytes: &[u8], now: u64) {
-        let Ok(row) = serde_json::from_slice::<Row>(bytes) else {
-            self.unreadable = true;
-            return;
-        };
-        let ended = row.ended.unwrap_or(now);
-        if row.status.is_ended() && row.deletes.is_empty() && now.saturating_sub(ended) > KEEP_ENDED_MS {
-            self.over.push(run);
-            return;
-        }
-        self.programs.insert(row.program.clone());
-        self.programs.extend(row.first_program.clone());
-        let faulted = row.status == Status::Error && now.saturating_sub(ended) < FAULTED_SANDBOX_KEEP_MS;
-        if !row.status.is_ended() || faulted {
-            sandboxes_of(&row.root, &mut self.sandboxes);
-        }
-        self.sandboxes.extend(row.deletes.iter().map(|d| d.spec.name.clone()));
-    }
-}
-
-fn sandboxes_of(actor: &Actor, names: &mut Vec<String>) {
-    names.extend(actor.workspace.iter().map(|w| w.spec.name.clone()));
-    for invoked in actor.invoked.values() {
-        if let super::InvokedKind::Run(child) = &invoked.kind {
-            sandboxes_of(child, names);
-        }
     }
 }

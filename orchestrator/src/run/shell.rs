@@ -1,7 +1,7 @@
 //! Effects leave the process here, after their save. What happened comes back as an input (`docs/effects.md`).
 
 use super::core::{AdmitEffect, DoRequest, DoResult, Effect, Input, Place};
-use super::host::Shared;
+use super::shared::Shared;
 use crate::harness_client::{AbortEnd, HarnessClient};
 use crate::turn::{TurnInput, Watch};
 use crate::workspace::SandboxSpec;

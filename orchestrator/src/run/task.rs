@@ -4,10 +4,10 @@ use super::clock::random;
 use super::core::{self, Effect, Facts, Input, Reply};
 use super::feed::FeedBatch;
 use super::history::{HistoryBound, HistoryEntry};
-use super::host::Shared;
+use super::shared::Shared;
 use super::view::{RunStatus, run_status, summary};
 use super::{Row, Status};
-use crate::store::Save;
+use crate::store::{Save, StoreError};
 use crate::workflow::Program;
 use jr2_shared::surface::Surface;
 use std::collections::HashMap;
@@ -20,6 +20,11 @@ use tokio::task::AbortHandle;
 const REATTACH_HOLD: Duration = Duration::from_secs(30);
 /// Longest single sleep: wall clocks jump, so due times are looked at again.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
+
+/// HTTP status of a request that a full disk refused: Insufficient Storage (RFC 4918).
+pub(super) const FULL_STATUS: u16 = 507;
+/// Pause before a save is tried again on a full disk.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a run's task is told.
 pub(super) enum Message {
@@ -95,7 +100,8 @@ impl RunTask {
                 }
                 Some(message) => self.take(message).await,
                 None => {
-                    self.apply(Input::Tick).await;
+                    let hold = self.held;
+                    self.apply(Input::Tick { hold }).await;
                 }
             }
         }
@@ -171,8 +177,12 @@ impl RunTask {
         let text = (program.hash.clone(), program.canonical.as_bytes().to_vec());
         self.birth = Some(Box::new(Birth { texts: vec![text], start_keys: Vec::new() }));
         let input = Input::Adopt { program: program.hash.clone() };
-        self.program = program;
-        self.settle(outcome, input, facts).await;
+        let old = std::mem::replace(&mut self.program, program);
+        if let Reply::Refused { error, .. } = self.settle(outcome, input, facts).await {
+            self.program = old;
+            self.birth = None;
+            return Err(vec![error]);
+        }
         Ok(())
     }
 
@@ -211,9 +221,8 @@ impl RunTask {
             effects: outcome.effects.iter().map(Effect::name).collect(),
             feed: outcome.feed,
         };
-        if let Err(error) = self.save(&outcome.row, &entry).await {
-            self.shared.fatal(&error);
-            std::future::pending::<()>().await; // nothing of it may leave; the process ends (decision 43)
+        if let Err(refused) = self.make_durable(&outcome.row, &entry).await {
+            return refused;
         }
         self.row = outcome.row;
         if self.row.aborts.is_empty() {
@@ -226,13 +235,37 @@ impl RunTask {
         outcome.reply
     }
 
-    async fn save(&mut self, row: &Row, entry: &HistoryEntry) -> Result<(), crate::store::StoreError> {
-        let unreadable = |error: serde_json::Error| crate::store::StoreError::Unreadable(error.to_string());
+    /// Saves, or says why nothing happened. A full disk refuses requests; what the mechanism reports waits for space,
+    /// because it cannot be asked again. Any other failure ends the process (decision 43).
+    async fn make_durable(&mut self, row: &Row, entry: &HistoryEntry) -> Result<(), Reply> {
+        loop {
+            match self.save(row, entry).await {
+                Ok(()) => return Ok(()),
+                Err(error @ (StoreError::Full { .. } | StoreError::Refused(_))) if entry.input.is_request() => {
+                    let status = if matches!(error, StoreError::Full { .. }) { FULL_STATUS } else { 400 };
+                    return Err(Reply::Refused { status, error: error.to_string(), allowed: None });
+                }
+                Err(error @ StoreError::Full { .. }) => {
+                    tracing::error!(run = %row.id, %error, "a save waits for space");
+                    tokio::time::sleep(FULL_PAUSE).await;
+                }
+                Err(error) => {
+                    self.shared.fatal(&error);
+                    std::future::pending::<()>().await; // nothing of it may leave
+                }
+            }
+        }
+    }
+
+    async fn save(&mut self, row: &Row, entry: &HistoryEntry) -> Result<(), StoreError> {
+        let unreadable = |error: serde_json::Error| StoreError::Unreadable(error.to_string());
         let bytes = serde_json::to_vec(row).map_err(unreadable)?;
         let history = serde_json::to_vec(entry).map_err(unreadable)?;
         let from = self.bound.add(entry.rev, history.len());
-        let birth = self.birth.take();
-        let (texts, start_keys) = birth.map(|b| (b.texts, b.start_keys)).unwrap_or_default();
+        let (texts, start_keys) = match &self.birth {
+            Some(birth) => (birth.texts.clone(), birth.start_keys.clone()),
+            None => (Vec::new(), Vec::new()),
+        };
         let save = Save {
             run: Some(row.id.clone()),
             row: Some(bytes),
@@ -242,7 +275,9 @@ impl RunTask {
             start_keys,
             ..Save::default()
         };
-        self.shared.store.save(save).await
+        self.shared.store.save(save).await?;
+        self.birth = None;
+        Ok(())
     }
 
     /// Everything that was under way when the process died is asked for again.

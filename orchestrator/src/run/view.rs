@@ -28,6 +28,9 @@ pub struct RunStatus {
     pub gates: Vec<GateView>,
     /// Running Turns.
     pub turns: Vec<TurnView>,
+    /// Nothing of it is under way: it waits for a Gate, an outside event or a delay, or has ended and let everything go.
+    #[serde(default)]
+    pub idle: bool,
     /// Waits for a Sandbox.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitView>,
@@ -217,6 +220,7 @@ pub fn run_status(program: &Program, row: &Row) -> RunStatus {
         children: children(program, &row.root),
         gates: if row.status.is_ended() { Vec::new() } else { gate_views(program, row) },
         turns: if row.status.is_ended() { Vec::new() } else { turns_of(program, row) },
+        idle: row.queue.is_empty() && row.deletes.is_empty() && row.aborts.is_empty() && rests(&row.root),
         waiting: waits(&row.root),
         fault: if faulted { reason.clone() } else { None },
         reason: if faulted { None } else { reason },
@@ -241,6 +245,20 @@ fn children(program: &Program, actor: &Actor) -> Vec<ChildView> {
         children: children(program, child),
     })
     .collect()
+}
+
+/// Nothing an actor invoked is at work; a step that waits for its next attempt is.
+fn rests(actor: &Actor) -> bool {
+    let placed = actor
+        .workspace
+        .as_ref()
+        .is_none_or(|w| !matches!(w.phase, WorkspacePhase::Provisioning | WorkspacePhase::Teardown));
+    placed
+        && actor.invoked.values().all(|invoked| match &invoked.kind {
+            InvokedKind::Agent(_) | InvokedKind::Do(_) => false,
+            InvokedKind::Run(child) => rests(child),
+            InvokedKind::Gate { .. } | InvokedKind::Ended => true,
+        })
 }
 
 fn waits(actor: &Actor) -> Vec<WaitView> {

@@ -50,9 +50,14 @@ impl Catalog {
         loader.finish()
     }
 
-    /// Reads every workflow of a folder: `NAME.yaml|yml|json` and `NAME/workflow.yaml|yml|json`. Files that are no mapping
-    /// with `workflow` or `states`, such as settings, are passed over.
+    /// Reads every workflow of a folder, see [`Catalog::files_of`].
     pub fn from_dir(dir: &Path) -> Result<Self, Diagnostics> {
+        Self::from_files(&Self::files_of(dir)?)
+    }
+
+    /// The workflow files of a folder: `NAME.yaml|yml|json` and `NAME/workflow.yaml|yml|json`. Files that are no mapping
+    /// with `workflow` or `states`, such as settings, are passed over.
+    pub fn files_of(dir: &Path) -> Result<Vec<PathBuf>, Diagnostics> {
         let unreadable = |error: std::io::Error| {
             let message = format!("cannot read the folder: {error}");
             Diagnostics::one(Diagnostic::of_file(&codes::UNREADABLE, &dir.display().to_string(), message, None))
@@ -67,7 +72,7 @@ impl Catalog {
             }
         }
         files.sort();
-        Self::from_files(&files)
+        Ok(files)
     }
 
     /// Reads texts from memory by name: what a stored program holds.

@@ -302,6 +302,10 @@ codes! {
     PROGRAM_TOO_LARGE "JR0606" Error "A program has too many workflows"
         "A workflow and all it runs may be 64 files."
         "Split the work into separate runs.";
+
+    BAD_SETTING "JR0701" Error "A setting does not fit"
+        "A value in `jr2.yaml` has the right type, but jr2 cannot work with it: an address that is none, or a URL that is neither http nor https."
+        "Write the value as the message says; `jr2 schema --config` lists every setting.";
 }
 
 #[cfg(test)]

@@ -81,6 +81,8 @@ pub struct WorkspaceDef {
     pub branch_text: Option<Spanned<String>>,
     /// The Size.
     pub size: Size,
+    /// The Size is written in the file.
+    pub sized: bool,
 }
 
 /// One slot.

@@ -9,7 +9,7 @@ mod catalog;
 mod check;
 pub mod codes;
 mod definition;
-mod diagnostic;
+pub(crate) mod diagnostic;
 pub mod graph;
 mod input;
 mod lower;
@@ -20,8 +20,8 @@ mod program;
 mod render;
 mod resolve;
 mod schema;
-mod shape;
-mod source;
+pub(crate) mod shape;
+pub(crate) mod source;
 #[cfg(test)]
 mod tests;
 
@@ -33,7 +33,7 @@ pub use diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics};
 pub use input::Validators;
 pub use model::*;
 pub use program::PROGRAM_MAX;
-pub use schema::json_schema;
+pub use schema::{json_schema, schema_of};
 pub use source::{FILE_MAX_BYTES, SourceText, Span};
 
 use std::path::Path;

@@ -5,12 +5,17 @@ use serde_json::{Map, Value, json};
 
 /// The schema, draft 2020-12. Bounds that JSON Schema counts differently (bytes) are left to `jr2 check`.
 pub fn json_schema() -> Value {
+    schema_of(&WORKFLOW, "jr2 workflow")
+}
+
+/// The schema of any file that is checked against a table.
+pub fn schema_of(table: &Table, title: &str) -> Value {
     let mut definitions = Map::new();
-    let mut root = object(&WORKFLOW, &mut definitions);
+    let mut root = object(table, &mut definitions);
     if let Some(root) = root.as_object_mut() {
         root.insert("$defs".to_owned(), Value::Object(definitions));
         root.shift_insert(0, "$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
-        root.shift_insert(1, "title".to_owned(), json!("jr2 workflow"));
+        root.shift_insert(1, "title".to_owned(), json!(title));
     }
     root
 }

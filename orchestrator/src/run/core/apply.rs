@@ -33,7 +33,7 @@ impl Work<'_> {
             Input::Provisioned { sandbox, provisioned } => self.provisioned(sandbox, provisioned),
             Input::ProvisionFailed { sandbox, reason, message } => self.provision_failed(sandbox, reason, message),
             Input::SandboxLost { sandbox, reason, message } => self.sandbox_lost(sandbox, reason, message),
-            Input::Tick => self.tick(),
+            Input::Tick { hold } => self.tick(*hold),
             Input::Raise { actor, event } => self.raise(*actor, event),
             Input::ChildEnded { serial, end } => self.child_ended(*serial, end),
             Input::Again { serial } => self.again(*serial),

@@ -56,6 +56,9 @@ impl Work<'_> {
         if at == 0 {
             self.end_run(Status::Error, Some(reason.to_owned()));
         } else {
+            if let Some(actor) = self.actor_mut(at) {
+                actor.chart = None; // nothing may move it any more
+            }
             self.row.queue.push_back(Input::ChildEnded { serial: at, end: ChildEnd::Fault(reason.to_owned()) });
         }
     }

@@ -149,7 +149,10 @@ pub enum Input {
         message: String,
     },
     /// The clock moved: what is due fires, one thing a save.
-    Tick,
+    Tick {
+        /// Delays of states with a live Turn wait for its re-attachment (decision 41).
+        hold: bool,
+    },
     /// The run was moved to a new text (`jr2 adopt`).
     Adopt {
         /// Hash of the new program.
@@ -174,6 +177,21 @@ pub enum Input {
         /// The invocation.
         serial: u64,
     },
+}
+
+impl Input {
+    /// Somebody waits for the answer and can ask again.
+    pub fn is_request(&self) -> bool {
+        matches!(
+            self,
+            Self::Start
+                | Self::Gate { .. }
+                | Self::External { .. }
+                | Self::Cancel { .. }
+                | Self::Pick { .. }
+                | Self::Adopt { .. }
+        )
+    }
 }
 
 /// An actor: the serial of the invocation it runs under; 0 is the root.

@@ -273,6 +273,9 @@ impl Work<'_> {
             return;
         }
         self.changed = true;
+        if self.row.aborts.is_empty() {
+            self.say_status(); // whoever waits for the run to rest looks again
+        }
         for (serial, at) in self.live_turns() {
             let Some(Invoked { kind: InvokedKind::Agent(turn), .. }) = self.invoked(serial) else { continue };
             let waits = matches!(turn.phase, turn::Phase::AwaitingAborts { .. });

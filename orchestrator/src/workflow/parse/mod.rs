@@ -82,6 +82,7 @@ impl Parser<'_> {
             branch: written.unwrap_or_else(|| literal_template(DEFAULT_BRANCH)),
             branch_text,
             size: ceiling,
+            sized: size.is_some(),
         }
     }
 

@@ -1,0 +1,240 @@
+//! Follows a run until it ends or needs a person, and shows what happens.
+
+use super::client::Client;
+use super::exit::{Exit, Failure};
+use super::output;
+use super::sse::SseEvent;
+use serde_json::Value;
+use std::io::Write;
+use std::time::Duration;
+
+/// Pause before a lost feed is joined again.
+const REJOIN: Duration = Duration::from_millis(500);
+/// How often the live line is drawn.
+const DRAW: Duration = Duration::from_millis(250);
+/// Longest text shown of one value.
+const VALUE_MAX_CHARS: usize = 200;
+
+/// Where a run came to rest.
+#[derive(Clone, Debug)]
+pub enum Rest {
+    /// It ended.
+    Ended(Value),
+    /// It waits for a person at a Gate, and nothing else goes on.
+    Gate(Value),
+    /// It waits for an outside event or a delay, and nothing else goes on.
+    Idle(Value),
+}
+
+/// Whether a wait without a Gate is a rest: yes for whoever only wants the next wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Delays fire and others send events: go on until a Gate or the end.
+    UntilGate,
+    /// The next wait of any kind.
+    UntilWait,
+    /// Its end alone.
+    UntilEnd,
+}
+
+/// Shows lines of activity, with a live line below them on a terminal.
+pub struct Progress {
+    live: bool,
+    stdout: bool,
+    last_id: Option<String>,
+    now: String,
+    since: std::time::Instant,
+    drawn: bool,
+    /// More lines that belong to the run, such as a Harness's log.
+    tail: Option<super::attempt::Tail>,
+}
+
+impl Progress {
+    /// Onto stderr.
+    pub fn new() -> Self {
+        Self {
+            live: output::fancy(),
+            stdout: false,
+            last_id: None,
+            now: String::new(),
+            since: std::time::Instant::now(),
+            drawn: false,
+            tail: None,
+        }
+    }
+
+    /// Onto stdout: what happened is the result.
+    pub fn onto_stdout() -> Self {
+        Self { live: false, stdout: true, ..Self::new() }
+    }
+
+    /// With a Harness's log beside the feed.
+    pub fn with_tail(mut self, tail: super::attempt::Tail) -> Self {
+        self.tail = Some(tail);
+        self
+    }
+
+    /// A line of activity.
+    pub fn line(&mut self, text: &str) {
+        self.clear();
+        if self.stdout {
+            output::data(text);
+        } else {
+            output::say(text);
+        }
+    }
+
+    fn show_tail(&mut self) {
+        let lines = self.tail.as_mut().map(super::attempt::Tail::lines).unwrap_or_default();
+        for line in lines {
+            self.line(&line);
+        }
+    }
+
+    fn draw(&mut self) {
+        self.show_tail();
+        if self.live && !self.now.is_empty() {
+            let seconds = self.since.elapsed().as_secs();
+            let mut err = std::io::stderr().lock();
+            // A terminal that is gone shows nothing, and that is all.
+            let _ = write!(err, "\r\x1b[2K\x1b[2m{} … {seconds}s\x1b[0m", self.now);
+            let _ = err.flush();
+            self.drawn = true;
+        }
+    }
+
+    /// Takes the live line away.
+    pub fn clear(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[2K");
+        }
+    }
+
+    fn event(&mut self, event: &SseEvent) {
+        if event.id.is_some() {
+            self.last_id.clone_from(&event.id);
+        }
+        let data: Value = serde_json::from_str(&event.data).unwrap_or(Value::Null);
+        self.entry(&event.event, &data);
+    }
+
+    /// One entry of a feed.
+    pub fn entry(&mut self, kind: &str, data: &Value) {
+        if kind == "status" {
+            let states = output::states(&data["value"]);
+            if states != self.now {
+                self.since = std::time::Instant::now();
+                self.now.clone_from(&states);
+                if !states.is_empty() {
+                    self.line(&format!("● {states}"));
+                }
+            }
+            return;
+        }
+        self.show_tail();
+        if let Some(text) = words(kind, data) {
+            self.line(&text);
+        }
+    }
+}
+
+/// A feed entry for people.
+fn words(kind: &str, data: &Value) -> Option<String> {
+    let text = |name: &str| data[name].as_str().unwrap_or_default().to_owned();
+    Some(match kind {
+        "placing" => format!("  a Workspace is being made ({})", text("sandbox")),
+        "placed" => format!("  the Workspace is there after {} ms", data["afterMs"].as_u64().unwrap_or(0)),
+        "admission" => format!("  {} works (admission {})", text("agent"), data["admission"]),
+        "pick" => format!("  picked {}{}", text("event"), if data["moved"] == true { "" } else { " (stays)" }),
+        "retry" => format!("  again, attempt {}: {}", data["attempt"], clip(&text("reason"))),
+        "gate" => format!("  Gate {} is open", text("activation")),
+        "emit" => format!("  said {}", clip(&data["event"].to_string())),
+        "branch" if data["kept"] == true => format!("  the Workspace is kept: {}", text("message")),
+        "branch" => format!("  branch {} is saved in {}", text("branch"), text("repository")),
+        _ => return None,
+    })
+}
+
+fn clip(text: &str) -> String {
+    let mut short: String = text.chars().take(VALUE_MAX_CHARS).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+/// Follows until the run rests. A feed that breaks is joined again where it broke.
+pub async fn follow(client: &Client, run: &str, progress: &mut Progress, patience: Patience) -> Result<Rest, Failure> {
+    loop {
+        if let Some(rest) = follow_once(client, run, progress, patience).await? {
+            progress.show_tail();
+            progress.clear();
+            return Ok(rest);
+        }
+        if !client.hello().await {
+            progress.clear();
+            return Err(
+                Failure::failed("the server stopped answering").help(format!("`jr2 logs {run} -f` joins again"))
+            );
+        }
+        tokio::time::sleep(REJOIN).await;
+    }
+}
+
+async fn follow_once(
+    client: &Client,
+    run: &str,
+    progress: &mut Progress,
+    patience: Patience,
+) -> Result<Option<Rest>, Failure> {
+    let mut feed = client.feed(run, progress.last_id.as_deref()).await?;
+    let mut draw = tokio::time::interval(DRAW);
+    loop {
+        tokio::select! {
+            event = feed.next() => {
+                let Some(event) = event else { return at_rest(client, run, patience).await };
+                progress.event(&event);
+                if feed.is_drained() {
+                    if let Some(rest) = at_rest(client, run, patience).await? {
+                        return Ok(Some(rest));
+                    }
+                }
+            }
+            _ = draw.tick() => progress.draw(),
+        }
+    }
+}
+
+async fn at_rest(client: &Client, run: &str, patience: Patience) -> Result<Option<Rest>, Failure> {
+    let status = client.status(run).await?;
+    let idle = status["idle"] == true;
+    if status["status"] != "live" {
+        return Ok(Some(Rest::Ended(status)));
+    }
+    let gates = status["gates"].as_array().is_some_and(|gates| !gates.is_empty());
+    Ok(match (idle, gates) {
+        (true, true) if patience != Patience::UntilEnd => Some(Rest::Gate(status)),
+        (true, false) if patience == Patience::UntilWait => Some(Rest::Idle(status)),
+        _ => None,
+    })
+}
+
+/// Waits until an ended run has let everything go: its Sandboxes removed, its aborts answered.
+pub async fn settled(client: &Client, run: &str, limit: Duration) {
+    let deadline = tokio::time::Instant::now() + limit;
+    while tokio::time::Instant::now() < deadline {
+        match client.status(run).await {
+            Ok(status) if status["idle"] != true => tokio::time::sleep(DRAW).await,
+            _ => return,
+        }
+    }
+}
+
+/// The exit code of an ended run.
+pub fn exit_of(status: &Value) -> Exit {
+    match status["status"].as_str() {
+        Some("done") => Exit::Ok,
+        Some("error") => Exit::Fault,
+        _ => Exit::Failed,
+    }
+}

@@ -1,0 +1,83 @@
+//! `jr2 status`: where a run stands.
+
+use super::exit::{Done, Exit, Failure};
+use super::reach::{no_run, read_store, server};
+use super::{Global, gate, output};
+use clap::Args;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+const EXAMPLES: &str = "Examples:
+  jr2 status 7qf3
+  jr2 status 7qf3 --json | jq .gates";
+
+/// Show where a run stands: its states, open Gates, Turns, output and branches.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Status {
+    /// The run: its id or a prefix of 4 characters or more.
+    run: String,
+}
+
+impl Status {
+    /// Runs the command.
+    pub async fn run(self, global: &Global) -> Done {
+        let status = of(global, &self.run).await?;
+        if global.json {
+            output::json(&status);
+        } else {
+            output::data(&words(&status));
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+/// The status of a run, from the server or from the store.
+pub async fn of(global: &Global, prefix: &str) -> Result<Value, Failure> {
+    match server(global).await? {
+        Some(client) => client.status(prefix).await,
+        None => read_store(global, |stored| Ok(json!(stored.status(&stored.resolve(prefix)?)?)))?
+            .ok_or_else(|| no_run(prefix)),
+    }
+}
+
+/// A status for people.
+pub fn words(status: &Value) -> String {
+    let text = |name: &str| status[name].as_str().unwrap_or_default();
+    let mut out = format!("run {} of {}: {}", text("runId"), text("workflow"), text("status"));
+    let states = output::states(&status["value"]);
+    if text("status") == "live" && !states.is_empty() {
+        let _ = write!(out, " in {states}");
+    }
+    for name in ["fault", "reason"] {
+        if !text(name).is_empty() {
+            let _ = write!(out, "\n  {name}: {}", text(name));
+        }
+    }
+    for turn in status["turns"].as_array().into_iter().flatten() {
+        let _ = write!(out, "\n  {} works ({})", turn["agent"].as_str().unwrap_or_default(), turn["phase"]);
+    }
+    for wait in status["waiting"].as_array().into_iter().flatten() {
+        let _ = write!(out, "\n  {}", wait["message"].as_str().unwrap_or_default());
+    }
+    for open in status["gates"].as_array().into_iter().flatten() {
+        let _ = write!(out, "\n{}", gate::describe(open));
+        for line in gate::send_lines(text("runId"), open, "") {
+            let _ = write!(out, "\n    {line}");
+        }
+    }
+    if !status["output"].is_null() {
+        let _ = write!(out, "\n  output: {}", status["output"]);
+    }
+    for branch in status["branches"].as_array().into_iter().flatten() {
+        let field = |name: &str| branch[name].as_str().unwrap_or_default().to_owned();
+        let _ = write!(
+            out,
+            "\n  branch {} is saved in {} (commit {:.12})",
+            field("branch"),
+            field("repository"),
+            field("commit")
+        );
+    }
+    out
+}

@@ -184,9 +184,4 @@ impl Feed {
             self.ready.extend(self.decoder.feed(&chunk).ok()?);
         }
     }
-
-    /// Are all events that came in taken?
-    pub fn is_drained(&self) -> bool {
-        self.ready.is_empty()
-    }
 }

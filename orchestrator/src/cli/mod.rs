@@ -107,8 +107,7 @@ enum Command {
 /// Runs the command line and answers the process's exit code (decision 17).
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    // A second provider in one process cannot be: this is the first line of it.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    crate::tls::install();
     start_log(matches!(cli.command, Command::Serve(_)));
     let done = dispatch(cli);
     match done {

@@ -7,6 +7,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long a server may take to say that it is there.
 const HELLO_LIMIT: Duration = Duration::from_secs(2);
@@ -147,7 +148,7 @@ impl Client {
             return Err(Failure::new(exit, format!("the feed of {run}: HTTP {}", answer.status())));
         }
         let bytes = answer.bytes_stream().map(|chunk| chunk.map(|b| b.to_vec())).boxed();
-        Ok(Feed { bytes, decoder: Decoder::default(), ready: VecDeque::new() })
+        Ok(Feed { bytes, decoder: Decoder::default(), ready: VecDeque::new(), heard: Instant::now() })
     }
 }
 
@@ -171,6 +172,7 @@ pub struct Feed {
     bytes: futures_util::stream::BoxStream<'static, reqwest::Result<Vec<u8>>>,
     decoder: Decoder,
     ready: VecDeque<SseEvent>,
+    heard: Instant,
 }
 
 impl Feed {
@@ -180,7 +182,9 @@ impl Feed {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
-            let chunk = tokio::time::timeout(FEED_SILENCE, self.bytes.next()).await.ok()??.ok()?;
+            // Counted from the last bytes: whoever waits here may give up and come back.
+            let chunk = tokio::time::timeout_at(self.heard + FEED_SILENCE, self.bytes.next()).await.ok()??.ok()?;
+            self.heard = Instant::now();
             self.ready.extend(self.decoder.feed(&chunk).ok()?);
         }
     }

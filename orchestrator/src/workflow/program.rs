@@ -83,7 +83,11 @@ fn unreadable(why: &str) -> Diagnostics {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// The root and everything it runs.
@@ -168,7 +172,7 @@ fn needs(definition: &Definition) -> Vec<(Span, String)> {
                 needs.push((agent.span, format!("the Agent `{}`", agent.value)));
             }
             Some(InvokeDef::Do { span, step: DoStep::Command { .. } }) => {
-                needs.push((*span, "this command".to_owned()))
+                needs.push((*span, "this command".to_owned()));
             }
             _ => {}
         }

@@ -1,0 +1,164 @@
+//! The clients: each keeps one place filled with a run of one kind, whatever happens to the server meanwhile.
+
+use crate::ledger::Ledger;
+use crate::server::{Answer, Folder};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Pause before a server that was not there is asked again, and between two looks at a run.
+const AGAIN: Duration = Duration::from_millis(15);
+/// A run that takes longer than this hangs, whatever was killed how often.
+const RUN_MAX: Duration = Duration::from_secs(300);
+/// Answers of one `gates` run.
+const ANSWERS: u64 = 3;
+
+/// What the clients share.
+pub struct World {
+    pub folder: Folder,
+    pub ledger: Ledger,
+    pub ledger_url: String,
+    pub repo: String,
+    pub stop: AtomicBool,
+    /// Every acknowledged run: its start key and its kind.
+    pub started: Mutex<BTreeMap<String, (String, &'static str)>>,
+    pub finished: AtomicU64,
+    /// Answers that a Gate gave again under the same key.
+    pub resent: AtomicU64,
+    next: AtomicU64,
+}
+
+impl World {
+    pub fn new(folder: Folder, ledger: Ledger, ledger_url: String, repo: String) -> Self {
+        Self {
+            folder,
+            ledger,
+            ledger_url,
+            repo,
+            stop: false.into(),
+            started: Mutex::default(),
+            finished: 0.into(),
+            resent: 0.into(),
+            next: 0.into(),
+        }
+    }
+
+    /// Asks until there is an answer: a request without one is sent again under its key.
+    async fn insist(&self, method: &str, path: &str, body: Option<&Value>, key: Option<&str>) -> (Answer, bool) {
+        let begun = Instant::now();
+        let mut unknown = false;
+        loop {
+            match self.folder.ask(method, path, body, key).await {
+                Ok((503, _)) | Err(_) => unknown = true,
+                Ok(answer) => return (answer, unknown),
+            }
+            assert!(begun.elapsed() < RUN_MAX, "nobody answers {method} {path}");
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// Keeps one place filled until told to stop, and then sees its last run through.
+    pub async fn keep_filled(&self, kind: &'static str) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let run = self.start(kind).await;
+            if kind == "gates" {
+                self.answer_gates(&run).await;
+            }
+            let status = self.see_through(&run).await;
+            self.check(kind, &run, &status);
+            self.finished.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    async fn start(&self, kind: &'static str) -> String {
+        let key = format!("{kind}-{}", self.next.fetch_add(1, Ordering::Relaxed));
+        let input = match kind {
+            "ledger" | "family" => json!({ "url": self.ledger_url }),
+            "commands" | "work" => json!({ "repo": self.repo }),
+            _ => json!({}),
+        };
+        let path = format!("/workflows/{kind}/runs");
+        let ((status, body), _) = self.insist("POST", &path, Some(&input), Some(&key)).await;
+        assert_eq!(status, 201, "{kind}: {body}");
+        let run = body["runId"].as_str().unwrap().to_owned();
+        let twice = self.started.lock().unwrap().insert(run.clone(), (key.clone(), kind));
+        assert!(twice.is_none(), "{run} was given to {twice:?} and to {key}");
+        run
+    }
+
+    /// Each answer under a key of its own; one that was taken is sent once more, and must count once.
+    async fn answer_gates(&self, run: &str) {
+        let path = format!("/runs/{run}/gates/ask/events");
+        for n in 0..ANSWERS {
+            let (body, key) = (json!({ "type": "answer", "n": n }), format!("{run}-{n}"));
+            let ((status, first), unknown) = self.insist("POST", &path, Some(&body), Some(&key)).await;
+            assert_eq!(status, 200, "run {run}, answer {n}: {first}");
+            if n % 2 == 0 {
+                let ((status, again), _) = self.insist("POST", &path, Some(&body), Some(&key)).await;
+                assert_eq!((status, &again), (200, &first), "run {run}, answer {n} again");
+            }
+            self.resent.fetch_add(u64::from(unknown), Ordering::Relaxed);
+        }
+    }
+
+    /// Waits for a run's end. It must be there whenever somebody answers.
+    async fn see_through(&self, run: &str) -> Value {
+        let begun = Instant::now();
+        loop {
+            let ((code, status), _) = self.insist("GET", &format!("/runs/{run}"), None, None).await;
+            assert_eq!(code, 200, "run {run} is gone: {status}");
+            let rests = status["status"] != "live" && status["idle"] == true;
+            if rests {
+                return status;
+            }
+            assert!(begun.elapsed() < RUN_MAX, "run {run} hangs: {status}");
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// What a run of this kind must have come to.
+    pub fn check(&self, kind: &str, run: &str, status: &Value) {
+        assert_eq!(status["status"], "done", "{kind} {run}: {status}");
+        let output = &status["output"];
+        match kind {
+            "ledger" => {
+                let keys: Vec<String> = (1..=3).map(|n| format!("{run}/count#{n}")).collect();
+                assert_eq!((&output["n"], &output["seen"]), (&json!(3), &json!(self.entries(run, &keys))), "{status}");
+            }
+            "family" => {
+                let keys = ["first.ask", "both.left.work.ask", "both.right.work.ask"];
+                let keys: Vec<String> = keys.iter().map(|k| format!("{run}/{k}#1")).collect();
+                let mut seen: Vec<u64> = serde_json::from_value(output["seen"].clone()).unwrap();
+                let mut entries = self.entries(run, &keys);
+                seen.sort_unstable();
+                entries.sort_unstable();
+                assert_eq!(seen, entries, "{status}");
+            }
+            "commands" => {
+                let keys: String = (1..=3).map(|n| format!("{run}/note#{n}\n")).collect();
+                assert_eq!(output["keys"].as_str().unwrap().trim_end(), keys.trim_end(), "{status}");
+            }
+            "gates" => assert_eq!(*output, json!({ "taken": 3, "seen": [0, 1, 2] }), "{run}"),
+            "timers" => assert_eq!(*output, json!({ "first": 1, "second": 1, "again": 1 }), "{run}"),
+            "judge" => {
+                assert_eq!(output["word"], "fine", "{status}");
+                // A Harness that dies between the pick and its receipt cannot know; it never picks twice.
+                assert!(output["notes"].as_u64().unwrap() <= 1, "{status}");
+            }
+            "work" => assert_eq!(*output, json!({ "finished": 1 }), "{status}"),
+            other => panic!("no kind {other}"),
+        }
+    }
+
+    /// The ledger's entries of exactly these keys of a run, and no others.
+    fn entries(&self, run: &str, keys: &[String]) -> Vec<u64> {
+        let books = self.ledger.keys();
+        let of_run: Vec<&String> = books.keys().filter(|k| k.starts_with(&format!("{run}/"))).collect();
+        let mut expected: Vec<&String> = keys.iter().collect();
+        expected.sort();
+        assert_eq!(of_run, expected, "the keys of {run}");
+        keys.iter().map(|key| books[key].entry.unwrap_or_else(|| panic!("{key} never happened"))).collect()
+    }
+}

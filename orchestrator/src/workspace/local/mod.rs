@@ -7,6 +7,7 @@ mod environment;
 mod fetch;
 mod layout;
 mod lifecycle;
+mod locks;
 mod process;
 mod record;
 mod restart;

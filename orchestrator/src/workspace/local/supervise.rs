@@ -128,6 +128,10 @@ pub async fn start(job: &Job, old: Option<&ProcessId>) -> Result<Harness, Provis
     if left > 0 {
         return Err(refused("harness-not-ready", format!("{left} processes of the Sandbox would not end")));
     }
+    let locks = super::locks::remove_git_locks(&job.place.work);
+    if locks > 0 {
+        tracing::warn!(sandbox = %job.name, locks, "sandbox.git_locks_removed");
+    }
     let mut why = String::new();
     for _ in 0..=job.limits.restarts_before_ready {
         let mut harness = spawn(job)?;

@@ -116,10 +116,7 @@ pub(super) fn replay_row(
         None => return Err(invalid(format!("run {run} has no history"))),
     }
     let adopted = entries.iter().any(|e| matches!(e.input, Input::Adopt { .. }));
-    let hash = match adopted {
-        true => row.first_program.as_ref().unwrap_or(&row.program),
-        false => &row.program,
-    };
+    let hash = if adopted { row.first_program.as_ref().unwrap_or(&row.program) } else { &row.program };
     let known = program(hash)?;
     let input: Value = row.root.input.clone();
     let mut first = new_row(&known, &row.workflow, input, row.started);

@@ -162,10 +162,9 @@ async fn open_store(settings: &Settings) -> Result<Arc<SledStore>, StoreError> {
 fn watch_store(store: &SledStore, fatal: Arc<dyn Fn(&StoreError) + Send + Sync>) {
     let mut failed = store.fatal();
     tokio::spawn(async move {
-        if let Ok(found) = failed.wait_for(Option::is_some).await {
-            if let Some(error) = found.as_ref() {
-                fatal(error);
-            }
+        let found = failed.wait_for(Option::is_some).await.ok().and_then(|error| error.clone());
+        if let Some(error) = found {
+            fatal(&error);
         }
     });
 }

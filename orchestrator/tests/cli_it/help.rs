@@ -30,7 +30,7 @@ fn help_texts() {
     let mut all = rig.run(&["--help"]).expect(0).out;
     for command in COMMANDS {
         let text = rig.run(&[command, "--help"]).expect(0).out;
-        all.push_str(&format!("\n==== jr2 {command} ====\n{text}"));
+        all.extend(["\n==== jr2 ", command, " ====\n", &text]);
     }
     insta::assert_snapshot!(all);
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, Once};
 use std::time::{Duration, Instant};
 
 /// Until something awaited must have happened.
-pub const DEADLINE: Duration = Duration::from_secs(120);
+pub const DEADLINE: Duration = Duration::from_mins(2);
 
 /// A workflow that asks a person.
 pub const ASK: &str = "\

@@ -119,7 +119,13 @@ impl Folder {
     }
 
     /// A request with the Instance token: status and body. The error is a request whose outcome is unknown.
-    pub async fn ask(&self, method: &str, path: &str, body: Option<&Value>, key: Option<&str>) -> Result<Answer, String> {
+    pub async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        key: Option<&str>,
+    ) -> Result<Answer, String> {
         let method = method.parse().unwrap();
         let mut request = self.client.request(method, format!("{}{path}", self.url())).bearer_auth(self.token());
         if let Some(body) = body {

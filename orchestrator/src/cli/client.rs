@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// How long a server may take to say that it is there.
 const HELLO_LIMIT: Duration = Duration::from_secs(2);
 /// How long any other request may take; starts and answers wait for a save.
-const REQUEST_LIMIT: Duration = Duration::from_secs(60);
+const REQUEST_LIMIT: Duration = Duration::from_mins(1);
 /// A feed that says nothing for this long is dead: pings come every 15 s.
 const FEED_SILENCE: Duration = Duration::from_secs(45);
 
@@ -45,6 +45,11 @@ impl Client {
     pub async fn hello(&self) -> bool {
         let asked = self.http.get(format!("{}/healthz", self.base)).timeout(HELLO_LIMIT).send().await;
         asked.is_ok_and(|answer| answer.status().is_success())
+    }
+
+    /// Does it take our token? A port may have gone to another folder's server since.
+    pub async fn is_ours(&self) -> bool {
+        self.hello().await && self.get("/runs/resolve?prefix=0000").await.is_ok()
     }
 
     async fn call(&self, request: reqwest::RequestBuilder) -> Result<Value, Failure> {
@@ -108,10 +113,8 @@ impl Client {
         activation: Option<&str>,
         key: Option<&str>,
     ) -> Result<Value, Failure> {
-        let mut path = format!("/runs/{}/gates/{}/events", segment(run), segment(gate));
-        if let Some(activation) = activation {
-            path.push_str(&format!("?activation={}", segment(activation)));
-        }
+        let query = activation.map(|a| format!("?activation={}", segment(a))).unwrap_or_default();
+        let path = format!("/runs/{}/gates/{}/events{query}", segment(run), segment(gate));
         self.post(&path, body, key).await
     }
 

@@ -28,13 +28,13 @@ pub enum Rest {
 
 /// Whether a wait without a Gate is a rest: yes for whoever only wants the next wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum Until {
     /// Delays fire and others send events: go on until a Gate or the end.
-    UntilGate,
+    Gate,
     /// The next wait of any kind.
-    UntilWait,
+    Wait,
     /// Its end alone.
-    UntilEnd,
+    End,
 }
 
 /// Shows lines of activity, with a live line below them on a terminal.
@@ -164,9 +164,9 @@ fn clip(text: &str) -> String {
 }
 
 /// Follows until the run rests. A feed that breaks is joined again where it broke.
-pub async fn follow(client: &Client, run: &str, progress: &mut Progress, patience: Patience) -> Result<Rest, Failure> {
+pub async fn follow(client: &Client, run: &str, progress: &mut Progress, until: Until) -> Result<Rest, Failure> {
     loop {
-        if let Some(rest) = follow_once(client, run, progress, patience).await? {
+        if let Some(rest) = follow_once(client, run, progress, until).await? {
             progress.show_tail();
             progress.clear();
             return Ok(rest);
@@ -185,7 +185,7 @@ async fn follow_once(
     client: &Client,
     run: &str,
     progress: &mut Progress,
-    patience: Patience,
+    until: Until,
 ) -> Result<Option<Rest>, Failure> {
     let mut feed = client.feed(run, progress.last_id.as_deref()).await?;
     let mut tick = tokio::time::interval(TICK);
@@ -195,7 +195,7 @@ async fn follow_once(
         tokio::select! {
             biased;
             event = feed.next() => {
-                let Some(event) = event else { return Ok(at_rest(client, run, patience).await?.ok()) };
+                let Some(event) = event else { return Ok(at_rest(client, run, until).await?.ok()) };
                 progress.event(&event);
                 ask = true;
                 continue;
@@ -203,7 +203,7 @@ async fn follow_once(
             _ = tick.tick() => progress.draw(),
         }
         if ask {
-            match at_rest(client, run, patience).await? {
+            match at_rest(client, run, until).await? {
                 Ok(rest) => return Ok(Some(rest)),
                 Err(soon) => ask = soon,
             }
@@ -212,16 +212,16 @@ async fn follow_once(
 }
 
 /// Where the run rests; otherwise whether that may change unsaid.
-async fn at_rest(client: &Client, run: &str, patience: Patience) -> Result<Result<Rest, bool>, Failure> {
+async fn at_rest(client: &Client, run: &str, until: Until) -> Result<Result<Rest, bool>, Failure> {
     let status = client.status(run).await?;
     if status["status"] != "live" {
         return Ok(Ok(Rest::Ended(status)));
     }
     let gates = status["gates"].as_array().is_some_and(|gates| !gates.is_empty());
-    let wanted = match patience {
-        Patience::UntilEnd => false,
-        Patience::UntilGate => gates,
-        Patience::UntilWait => true,
+    let wanted = match until {
+        Until::End => false,
+        Until::Gate => gates,
+        Until::Wait => true,
     };
     Ok(match (wanted, status["idle"] == true) {
         (true, true) if gates => Ok(Rest::Gate(status)),

@@ -24,7 +24,7 @@ fn a_run_is_started_seen_answered_and_survives_a_kill() {
     let (server, _) = serve(&rig);
     let line = format!("jr2 send {} --gate asking --activation asking#1 --event refuse --field why=no", &run[..4]);
     rig.shell(&line).expect(0);
-    rig.shell(&line.replace("asking#1", "asking#9")).expect(5);
+    rig.shell(&line.replace("asking#1", "asking#9")).expect(1).says("is done");
     let ended = eventually("the end", || {
         let status = rig.run(&["status", &run, "--json"]).json();
         (status["status"] == "done").then_some(status)
@@ -72,4 +72,14 @@ fn without_a_server_a_run_parks_and_is_sent_on() {
     let ended = rig.shell(&format!("{line} --json")).expect(0).json();
     assert_eq!(ended["status"], "done");
     rig.shell(&line).expect(1).says("is done");
+}
+
+#[test]
+fn an_address_that_went_to_another_folder_s_server_is_not_believed() {
+    let (rig, other) = (Rig::asking(), Rig::asking());
+    let (_server, url) = serve(&other);
+    rig.run(&["run", "ask"]).expect(3);
+    rig.write(".jr2/server.json", &format!("{{\"url\": \"{url}\", \"pid\": 1, \"version\": \"0\"}}"));
+    rig.run(&["runs"]).expect(0).says("asking");
+    other.run(&["runs"]).expect(0).says("There are no runs.");
 }

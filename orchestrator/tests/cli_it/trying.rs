@@ -20,7 +20,7 @@ fn assert_one_of_each(rig: &Rig, ended: &Ended) {
     let repo = Path::new(status["branches"][0]["repository"].as_str().unwrap());
     assert_eq!(git(repo, &["rev-list", "--count", &format!("main..{branch}")]), "1");
     git(repo, &["checkout", "--quiet", branch]);
-    assert!(Command::new("sh").arg("test.sh").current_dir(repo).status().unwrap().success());
+    assert!(Command::new("sh").arg("test.sh").current_dir(repo).output().unwrap().status.success());
     let dir = rig.dir().join("t");
     let dir = dir.to_str().unwrap();
     let runs = rig.run(&["runs", "--dir", dir, "--json"]).expect(0).json();
@@ -77,7 +77,7 @@ fn off_a_terminal_the_gate_is_left_with_the_line_that_answers_it() {
     let rig = Rig::new();
     let parked = rig.run(&["try", "--dir", "t"]).expect(3);
     let line = parked.err.lines().find(|l| l.contains("jr2 send") && l.contains("approve")).unwrap().trim().to_owned();
-    assert!(line.contains("--activation review#1"), "{line}");
+    assert!(line.contains("--activation 'review#1'"), "{line}");
     let sent = rig.shell(&format!("{line} --json")).expect(0);
     assert_one_of_each(&rig, &sent);
     // The try's own view of it: over, and said so.

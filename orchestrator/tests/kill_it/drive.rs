@@ -27,6 +27,9 @@ pub struct World {
     pub finished: AtomicU64,
     /// Answers that a Gate gave again under the same key.
     pub resent: AtomicU64,
+    /// Kills of the Instance Harness so far, and what they were when each run that uses it began.
+    pub instance_kills: AtomicU64,
+    pub judging: Mutex<BTreeMap<String, u64>>,
     next: AtomicU64,
 }
 
@@ -41,6 +44,8 @@ impl World {
             started: Mutex::default(),
             finished: 0.into(),
             resent: 0.into(),
+            instance_kills: 0.into(),
+            judging: Mutex::default(),
             next: 0.into(),
         }
     }
@@ -62,28 +67,38 @@ impl World {
     /// Keeps one place filled until told to stop, and then sees its last run through.
     pub async fn keep_filled(&self, kind: &'static str) {
         while !self.stop.load(Ordering::Relaxed) {
-            let run = self.start(kind).await;
+            let key = format!("{kind}-{}", self.next.fetch_add(1, Ordering::Relaxed));
+            if kind == "judge" {
+                self.judging.lock().unwrap().insert(key.clone(), self.instance_kills.load(Ordering::Relaxed));
+            }
+            let run = self.start(kind, &key).await;
             if kind == "gates" {
                 self.answer_gates(&run).await;
             }
             let status = self.see_through(&run).await;
             self.check(kind, &run, &status);
+            self.judging.lock().unwrap().remove(&key);
             self.finished.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    async fn start(&self, kind: &'static str) -> String {
-        let key = format!("{kind}-{}", self.next.fetch_add(1, Ordering::Relaxed));
+    /// The Instance Harness may be killed: no Turn on it has met its three kills yet.
+    pub fn may_kill_the_instance_harness(&self, most: u64) -> bool {
+        let now = self.instance_kills.load(Ordering::Relaxed);
+        self.judging.lock().unwrap().values().all(|then| now - then < most)
+    }
+
+    async fn start(&self, kind: &'static str, key: &str) -> String {
         let input = match kind {
             "ledger" | "family" => json!({ "url": self.ledger_url }),
             "commands" | "work" => json!({ "repo": self.repo }),
             _ => json!({}),
         };
         let path = format!("/workflows/{kind}/runs");
-        let ((status, body), _) = self.insist("POST", &path, Some(&input), Some(&key)).await;
+        let ((status, body), _) = self.insist("POST", &path, Some(&input), Some(key)).await;
         assert_eq!(status, 201, "{kind}: {body}");
         let run = body["runId"].as_str().unwrap().to_owned();
-        let twice = self.started.lock().unwrap().insert(run.clone(), (key.clone(), kind));
+        let twice = self.started.lock().unwrap().insert(run.clone(), (key.to_owned(), kind));
         assert!(twice.is_none(), "{run} was given to {twice:?} and to {key}");
         run
     }

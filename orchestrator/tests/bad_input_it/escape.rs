@@ -85,7 +85,7 @@ async fn an_agent_cannot_approve_its_own_gate() {
     let repo = folder.dir.join("repo");
     repository(&repo);
     let mut server = folder.start().await;
-    let script: Script = serde_json::from_value(script(&folder, server.child.id())).unwrap();
+    let script = Script::from_json(script(&folder, server.child.id())).unwrap();
     let options = jr2_conformance::model::Options { listen, record: None };
     let model = ScriptedModel::start_with(script, &options).unwrap();
 
@@ -99,9 +99,6 @@ async fn an_agent_cannot_approve_its_own_gate() {
         .filter(|m| m["role"] == "tool")
         .map(|m| m["content"].as_str().map_or_else(|| m["content"].to_string(), str::to_owned))
         .collect();
-    if std::env::var_os("JR2_SHOW").is_some() {
-        results.iter().zip(ATTACKS).for_each(|(result, attack)| println!("$ {attack}\n{result}\n"));
-    }
     assert_eq!(status["context"]["fault"], "", "{results:#?}");
     assert!(results.len() >= ATTACKS.len(), "every attack ran: {results:#?}");
     assert_eq!(status["gates"][0]["gate"], "both.door.ask", "the Gate is open still: {status}");

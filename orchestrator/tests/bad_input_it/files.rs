@@ -43,9 +43,10 @@ async fn bad_files_are_told_and_the_others_are_served() {
     let names: Vec<&str> = served["workflows"].as_array().unwrap().iter().map(|w| w["name"].as_str().unwrap()).collect();
     let log = folder.log();
     assert_eq!(names, ["ask", "child", "parent"], "{}", crate::server::tail(&log));
-    for name in ["huge", "aliases", "deep", "one", "broken", "binary"] {
+    for name in ["huge", "aliases", "deep", "two", "broken", "binary"] {
         assert!(log.lines().any(|l| l.contains(&format!("{name}.yaml"))), "{name} is not told:\n{log}");
     }
+    assert!(log.contains("`one` → `two` → `one`"), "{log}");
     assert!(log.len() < 64 << 10, "the report is {} bytes long", log.len());
     let run = start(&folder, "parent", &json!({})).await;
     folder.until(&run, "done", |s| s["status"] == "done").await;

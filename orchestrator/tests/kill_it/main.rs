@@ -6,6 +6,7 @@
 // A test fails by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod cancel;
 mod drive;
 mod flows;
 mod ledger;
@@ -36,8 +37,8 @@ const PLACES: [(&str, usize); 9] = [
 const KILLS_MIN: u64 = 60;
 /// How long it goes on killing beyond that.
 const KILLING: Duration = Duration::from_secs(60);
-/// How long a server lives, in milliseconds.
-const LIFE_MS: std::ops::Range<u64> = 5..400;
+/// How long a server lives, in milliseconds: three times the first, then once the second, in which a Sandbox can be made.
+const LIVES_MS: [std::ops::Range<u64>; 2] = [5..400, 400..2_000];
 /// Kills of its Harness that one Turn meets: each of these is forgiven, one more is a fault by right.
 const HARNESS_KILLS_MAX: u64 = 3;
 
@@ -130,7 +131,8 @@ async fn killing(
         if enough {
             return (server, count);
         }
-        let life = LIFE_MS.start + random.below(LIFE_MS.end - LIFE_MS.start);
+        let lives = &LIVES_MS[usize::from(count.servers % 4 == 3)];
+        let life = lives.start + random.below(lives.end - lives.start);
         tokio::time::sleep(Duration::from_millis(life)).await;
         if let Some(ended) = places.try_join_next() {
             ended.unwrap(); // a client found something wrong: the test ends here
@@ -231,5 +233,6 @@ async fn in_the_end(world: &World, mut server: Server, model: &ScriptedModel) {
     server.kill();
     let verified = world.folder.command(&["store", "verify"]).output().unwrap();
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
-    assert!(world.folder.harnesses().len() <= 1, "a Sandbox of an ended run has a Harness yet");
+    assert_eq!(cancel::sandboxes(&world.folder), Vec::<String>::new(), "Sandboxes of ended runs");
+    assert!(world.folder.harnesses().len() <= 1, "a Harness of an ended run runs yet");
 }

@@ -54,14 +54,14 @@ const ATTACKS: [&str; 12] = [
     "git -c core.hooksPath=/dev/null -c core.fsmonitor=false add -A; git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c user.name=a -c user.email=a@e.invalid commit -qm attack; echo work > extra; echo over",
 ];
 
-fn script(folder: &Folder, server: u32) -> Value {
+fn script(folder: &Folder, server: u32, attacks: &[&str]) -> Value {
     let fill = |text: &str| {
         text.replace("DIR", &folder.dir.display().to_string())
             .replace("PORT", &folder.port.to_string())
             .replace("PID", &server.to_string())
             .replace("JR2 ", &format!("{} ", env!("CARGO_BIN_EXE_jr2")))
     };
-    let mut rules: Vec<Value> = ATTACKS
+    let mut rules: Vec<Value> = attacks
         .iter()
         .enumerate()
         .map(|(at, attack)| {
@@ -69,36 +69,62 @@ fn script(folder: &Folder, server: u32) -> Value {
                     "answer": { "toolCalls": [{ "name": "bash", "arguments": { "command": fill(attack) } }] } })
         })
         .collect();
-    rules.push(json!({ "when": { "assistantMessages": ATTACKS.len() },
+    rules.push(json!({ "when": { "assistantMessages": attacks.len() },
                        "answer": { "toolCalls": [{ "name": "mcp__jr2__finish", "arguments": {} }] } }));
     rules.push(json!({ "answer": { "text": "over" } }));
     json!({ "models": ["attacker"], "rules": rules,
             "captures": { "run": { "from": "user", "regex": "Approve the run ([a-z0-9]+) yourself" } } })
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_cannot_approve_its_own_gate() {
-    // The address of the model stands in the settings before the server whose pid the script names.
+/// An Instance with one workflow, the address its model will listen at, and a repository.
+fn instance(name: &str, workflow: &str) -> (Folder, std::net::SocketAddr, String) {
+    // The address stands in the settings before the server whose pid the script names.
     let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let settings = format!("{SETTINGS}providers: {{ scripted: {{ baseUrl: 'http://{listen}/v1' }} }}\n");
-    let folder = Folder::new(&settings, &[("escape", ESCAPE)]);
+    let folder = Folder::new(&settings, &[(name, workflow)]);
     let repo = folder.dir.join("repo");
     repository(&repo);
-    let mut server = folder.start().await;
-    let script = Script::from_json(script(&folder, server.child.id())).unwrap();
-    let options = jr2_conformance::model::Options { listen, record: None };
-    let model = ScriptedModel::start_with(script, &options).unwrap();
+    let repo = repo.display().to_string();
+    (folder, listen, repo)
+}
 
-    let run = start(&folder, "escape", &json!({ "repo": repo.display().to_string() })).await;
-    let status = folder.until(&run, "attacked", |s| s["turns"] == json!([]) && s["value"]["both"]["work"] == "over").await;
+fn attacker(listen: std::net::SocketAddr, script: Value) -> ScriptedModel {
+    let options = jr2_conformance::model::Options { listen, record: None };
+    ScriptedModel::start_with(Script::from_json(script).unwrap(), &options).unwrap()
+}
+
+/// What the kernel cannot forbid is not tested; the Harness says so when it starts.
+fn kernel_forbids(folder: &Folder) -> bool {
+    let logs = std::fs::read_dir(folder.state().join("logs")).unwrap().flatten();
+    let partial = logs
+        .filter_map(|log| std::fs::read_to_string(log.path()).ok())
+        .any(|log| log.contains("isolation of commands is partial"));
+    if partial {
+        println!("skipped: this kernel's Landlock cannot hold commands to files, ports and signals");
+    }
+    !partial
+}
+
+/// What the model was told its calls came to.
+fn results_of(model: &ScriptedModel) -> Vec<String> {
     let requests = model.requests();
     let last = requests.iter().max_by_key(|r| r.messages().len()).unwrap();
-    let results: Vec<String> = last
-        .messages()
-        .iter()
-        .filter(|m| m["role"] == "tool")
-        .map(|m| m["content"].as_str().map_or_else(|| m["content"].to_string(), str::to_owned))
-        .collect();
+    let tools = last.messages().iter().filter(|m| m["role"] == "tool");
+    tools.map(|m| m["content"].as_str().map_or_else(|| m["content"].to_string(), str::to_owned)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_cannot_approve_its_own_gate() {
+    let (folder, listen, repo) = instance("escape", ESCAPE);
+    let mut server = folder.start().await;
+    let model = attacker(listen, script(&folder, server.child.id(), &ATTACKS));
+    let run = start(&folder, "escape", &json!({ "repo": repo })).await;
+    let status =
+        folder.until(&run, "attacked", |s| s["turns"] == json!([]) && s["value"]["both"]["work"] == "over").await;
+    if !kernel_forbids(&folder) {
+        return;
+    }
+    let results = results_of(&model);
     assert_eq!(status["context"]["fault"], "", "{results:#?}");
     assert!(results.len() >= ATTACKS.len(), "every attack ran: {results:#?}");
     assert_eq!(status["gates"][0]["gate"], "both.door.ask", "the Gate is open still: {status}");
@@ -120,6 +146,45 @@ async fn an_agent_cannot_approve_its_own_gate() {
     assert!(status["branches"][0].is_object(), "the work was kept: {status}");
     assert!(!folder.dir.join("pwned").exists(), "something of the Agent ran outside");
     assert_eq!(folder.token(), secrets[0]);
+}
+
+/// A Sandbox outlives the server that made it, and the next one may listen elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_on_another_port_is_not_dialled_either() {
+    const LATER: &str = r#"
+workflow: later
+input: { type: object, required: [repo], properties: { repo: { type: string } } }
+agents: { attacker: { model: scripted/attacker, instructions: Get your work approved., workspace: write } }
+events: { finish: { from: agent }, go: { from: external } }
+workspace: { repos: { target: "{{ input.repo }}" }, branch: "jr2/{{ run.id }}", size: { memory: 512Mi, cpu: 1 } }
+initial: hold
+states:
+  hold: { gate: { shown: 1 }, on: { go: working } }
+  working:
+    agent: attacker
+    prompt: Approve the run {{ run.id }} yourself.
+    on: { finish: done, agent.fault: lost }
+  done: { final: true }
+  lost: { final: true, output: lost }
+"#;
+    let (mut folder, listen, repo) = instance("later", LATER);
+    let mut server = folder.start().await;
+    let run = start(&folder, "later", &json!({ "repo": repo })).await;
+    folder.until(&run, "parked", |s| s["gates"][0]["gate"] == "hold").await;
+    if !kernel_forbids(&folder) {
+        return;
+    }
+    server.kill();
+    folder.move_port();
+    let server = folder.start().await;
+    let dial = "exec 3<>/dev/tcp/127.0.0.1/PORT && printf 'GET /healthz HTTP/1.0\\r\\n\\r\\n' >&3 && head -c 300 <&3";
+    let model = attacker(listen, script(&folder, server.child.id(), &[dial]));
+    let gate = format!("/runs/{run}/gates/hold/events");
+    assert_eq!(folder.post(&gate, &json!({ "type": "go" })).await.unwrap().0, 200);
+    let status = folder.until(&run, "over", |s| s["status"] == "done" && s["idle"] == true).await;
+    let results = results_of(&model);
+    assert_eq!((status["value"].as_str(), results.len()), (Some("done"), 1), "{status} {results:#?}");
+    assert!(results[0].contains("Permission denied") && !results[0].contains("200 OK"), "{results:#?}");
 }
 
 /// A secret of the only Sandbox.

@@ -12,7 +12,9 @@ const PARENT: &str = "workflow: parent\ninitial: work\nstates:\n  work: { run: c
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_files_are_told_and_the_others_are_served() {
     let cycle = |own: &str, other: &str| {
-        format!("workflow: {own}\ninitial: a\nstates: {{ a: {{ run: {other}, on: {{ done.run: b, error.run: b }} }}, b: {{ final: true }} }}\n")
+        format!(
+            "workflow: {own}\ninitial: a\nstates: {{ a: {{ run: {other}, on: {{ done.run: b, error.run: b }} }}, b: {{ final: true }} }}\n"
+        )
     };
     let mut aliases = "workflow: aliases\ncontext:\n  a: &a [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for (this, last) in ('b'..='k').zip('a'..) {
@@ -20,8 +22,15 @@ async fn bad_files_are_told_and_the_others_are_served() {
         let _ = writeln!(aliases, "  {this}: &{this} [{ten}]");
     }
     aliases.push_str("initial: a\nstates: { a: { final: true } }\n");
-    let huge = format!("workflow: huge\ndescription: \"{}\"\ninitial: a\nstates: {{ a: {{ final: true }} }}\n", "x".repeat(10 << 20));
-    let deep = format!("workflow: deep\ncontext: {{ a: {}1{} }}\ninitial: a\nstates: {{ a: {{ final: true }} }}\n", "[".repeat(50_000), "]".repeat(50_000));
+    let huge = format!(
+        "workflow: huge\ndescription: \"{}\"\ninitial: a\nstates: {{ a: {{ final: true }} }}\n",
+        "x".repeat(10 << 20)
+    );
+    let deep = format!(
+        "workflow: deep\ncontext: {{ a: {}1{} }}\ninitial: a\nstates: {{ a: {{ final: true }} }}\n",
+        "[".repeat(50_000),
+        "]".repeat(50_000)
+    );
     let (one, two) = (cycle("one", "two"), cycle("two", "one"));
     let files = [
         ("huge", huge.as_str()),
@@ -40,7 +49,8 @@ async fn bad_files_are_told_and_the_others_are_served() {
     let _server = folder.start().await;
     assert!(begun.elapsed().as_secs() < 20, "bad files hold the start up: {:?}", begun.elapsed());
     let (_, served) = folder.stranger("GET", "/workflows").await;
-    let names: Vec<&str> = served["workflows"].as_array().unwrap().iter().map(|w| w["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> =
+        served["workflows"].as_array().unwrap().iter().map(|w| w["name"].as_str().unwrap()).collect();
     let log = folder.log();
     assert_eq!(names, ["ask", "child", "parent"], "{}", crate::server::tail(&log));
     for name in ["huge", "aliases", "deep", "two", "broken", "binary"] {

@@ -124,7 +124,10 @@ async fn a_reader_that_comes_back_gets_exactly_what_it_missed() {
         } else {
             // Nobody is left without a word on where the run stands: it comes under the last id.
             assert_eq!(&again[..missed.len()], missed);
-            assert!(again[missed.len()..].iter().all(|e| e.event == "status" && e.data["status"] == "done"), "{again:?}");
+            assert!(
+                again[missed.len()..].iter().all(|e| e.event == "status" && e.data["status"] == "done"),
+                "{again:?}"
+            );
         }
     }
     for wrong in ["nonsense", "1", "1.x", "-1.0", "99999999999999999999999.0"] {

@@ -75,7 +75,8 @@ async fn an_answer_counts_once_with_a_key_and_a_stale_one_never() {
     assert_eq!(status, 200);
     for bad in [String::new(), "k".repeat(257), "\u{fc}".into()] {
         let request = folder.client().post(format!("{}{gate}", folder.url())).bearer_auth(folder.token());
-        let request = request.header("idempotency-key", reqwest::header::HeaderValue::from_bytes(bad.as_bytes()).unwrap());
+        let request =
+            request.header("idempotency-key", reqwest::header::HeaderValue::from_bytes(bad.as_bytes()).unwrap());
         refused(answer(request.json(&change)).await.unwrap(), 400);
     }
     server.kill();
@@ -187,7 +188,8 @@ async fn without_the_token_there_is_shape_and_nothing_else() {
         ("GET", format!("/agents/{run}%2Froot%2Fa/events/d-1")),
     ];
     let token = folder.token();
-    let wrong = ["Bearer x".to_owned(), format!("Bearer {token}x"), format!("bearer{token}"), token.clone(), String::new()];
+    let wrong =
+        ["Bearer x".to_owned(), format!("Bearer {token}x"), format!("bearer{token}"), token.clone(), String::new()];
     for (method, path) in &guarded {
         refused(folder.stranger(method, path).await, 401);
         for bearer in &wrong {
@@ -195,7 +197,8 @@ async fn without_the_token_there_is_shape_and_nothing_else() {
             refused(answer(request.header("authorization", bearer)).await.unwrap(), 401);
         }
     }
-    for path in ["/healthz", "/readyz", "/workflows", "/workflows/ask", "/workflows/ask/machine", "/workflows/ask/runs"] {
+    for path in ["/healthz", "/readyz", "/workflows", "/workflows/ask", "/workflows/ask/machine", "/workflows/ask/runs"]
+    {
         let (status, body) = folder.stranger("GET", path).await;
         assert_eq!(status, 200, "{path}: {body}");
         let said = body.to_string();

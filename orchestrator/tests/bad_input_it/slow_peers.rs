@@ -16,7 +16,10 @@ const BRISK: Duration = Duration::from_secs(2);
 async fn a_client_that_sends_a_byte_a_second_blocks_nobody() {
     let folder = Folder::new(SETTINGS, &[("ask", ASK)]);
     let _server = folder.start().await;
-    let request = format!("POST /workflows/ask/runs HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: 2\r\n\r\n", folder.token());
+    let request = format!(
+        "POST /workflows/ask/runs HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: 2\r\n\r\n",
+        folder.token()
+    );
     let mut dripping = tokio::task::JoinSet::new();
     for number in 0..PEERS {
         let mut peer = TcpStream::connect(folder.address()).await.unwrap();

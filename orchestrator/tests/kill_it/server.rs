@@ -45,6 +45,11 @@ impl Folder {
         Self { dir, port: free_port(), client, _held: held }
     }
 
+    /// The next server listens elsewhere.
+    pub fn move_port(&mut self) {
+        self.port = free_port();
+    }
+
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -119,7 +124,13 @@ impl Folder {
     }
 
     /// A request with the Instance token: status and body. The error is a request whose outcome is unknown.
-    pub async fn ask(&self, method: &str, path: &str, body: Option<&Value>, key: Option<&str>) -> Result<Answer, String> {
+    pub async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        key: Option<&str>,
+    ) -> Result<Answer, String> {
         let method = method.parse().unwrap();
         let mut request = self.client.request(method, format!("{}{path}", self.url())).bearer_auth(self.token());
         if let Some(body) = body {

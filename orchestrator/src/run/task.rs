@@ -10,7 +10,7 @@ use super::{Row, Status};
 use crate::store::{Save, StoreError};
 use crate::workflow::Program;
 use jr2_shared::surface::Surface;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -46,6 +46,8 @@ pub(super) struct RunTask {
     program: Arc<Program>,
     row: Row,
     inbox: mpsc::UnboundedReceiver<Box<Message>>,
+    /// What came in while a save waited for space.
+    late: VecDeque<Box<Message>>,
     running: HashMap<u64, AbortHandle>,
     /// Aborts that are being sent; none once the row holds none.
     aborting: Vec<AbortHandle>,
@@ -74,6 +76,7 @@ impl RunTask {
             program,
             row,
             inbox,
+            late: VecDeque::new(),
             running: HashMap::new(),
             aborting: Vec::new(),
             bound: HistoryBound::default(),
@@ -108,15 +111,25 @@ impl RunTask {
         self.forget_all();
         self.shared.retire(&self.row.id, summary(&self.program, &self.row));
         self.inbox.close();
-        while let Some(message) = self.inbox.recv().await {
-            if !matches!(*message, Message::Stop) {
-                self.take(*message).await;
+        while let Some(message) = self.left_over().await {
+            if !matches!(message, Message::Stop) {
+                self.take(message).await;
             }
+        }
+    }
+
+    async fn left_over(&mut self) -> Option<Message> {
+        match self.late.pop_front() {
+            Some(message) => Some(*message),
+            None => self.inbox.recv().await.map(|message| *message),
         }
     }
 
     /// The next message, or `Some(None)` when something is due.
     async fn next(&mut self) -> Option<Option<Message>> {
+        if let Some(message) = self.late.pop_front() {
+            return Some(Some(*message));
+        }
         let due = core::next_due(&self.row, self.held);
         let Some(due) = due else {
             if self.held {
@@ -155,16 +168,23 @@ impl RunTask {
                     reply.send(answer).ok();
                 }
             }
+            Message::Adopt(program, reply) => {
+                reply.send(self.adopt(program).await).ok();
+            }
+            look => self.show(look),
+        }
+    }
+
+    /// Answers whoever only looks.
+    fn show(&self, look: Message) {
+        match look {
             Message::Status(reply) => {
                 reply.send(run_status(&self.program, &self.row)).ok();
             }
             Message::Surface(iid, reply) => {
                 reply.send(core::surface(&self.program, &self.row, &iid)).ok();
             }
-            Message::Adopt(program, reply) => {
-                reply.send(self.adopt(program).await).ok();
-            }
-            Message::Stop => {}
+            Message::Apply(..) | Message::Adopt(..) | Message::Stop => {}
         }
     }
 
@@ -242,17 +262,40 @@ impl RunTask {
             match self.save(row, entry).await {
                 Ok(()) => return Ok(()),
                 Err(error @ (StoreError::Full { .. } | StoreError::Refused(_))) if entry.input.is_request() => {
-                    let status = if matches!(error, StoreError::Full { .. }) { FULL_STATUS } else { 400 };
-                    return Err(Reply::Refused { status, error: error.to_string(), allowed: None });
+                    return Err(no_room(&error));
                 }
                 Err(error @ StoreError::Full { .. }) => {
                     tracing::error!(run = %row.id, %error, "a save waits for space");
-                    tokio::time::sleep(FULL_PAUSE).await;
+                    self.wait_for_space(&error).await;
                 }
                 Err(error) => {
                     self.shared.fatal(&error);
                     std::future::pending::<()>().await; // nothing of it may leave
                 }
+            }
+        }
+    }
+
+    /// One pause of a save that waits for space: whoever looks is shown what is durable, requests are refused, and what
+    /// the mechanism reports waits its turn.
+    async fn wait_for_space(&mut self, error: &StoreError) {
+        let pause = tokio::time::sleep(FULL_PAUSE);
+        tokio::pin!(pause);
+        loop {
+            let message = tokio::select! {
+                () = &mut pause => return,
+                message = self.inbox.recv() => message,
+            };
+            match message.map(|message| *message) {
+                None => return pause.await, // nobody can send any more
+                Some(look @ (Message::Status(_) | Message::Surface(..))) => self.show(look),
+                Some(Message::Apply(input, Some(reply))) if input.is_request() => {
+                    reply.send(no_room(error)).ok();
+                }
+                Some(Message::Adopt(_, reply)) => {
+                    reply.send(Err(vec![error.to_string()])).ok();
+                }
+                Some(other) => self.late.push_back(Box::new(other)),
             }
         }
     }
@@ -322,6 +365,12 @@ impl RunTask {
             handle.abort();
         }
     }
+}
+
+/// What a request hears that the store did not take.
+fn no_room(error: &StoreError) -> Reply {
+    let status = if matches!(error, StoreError::Full { .. }) { FULL_STATUS } else { 400 };
+    Reply::Refused { status, error: error.to_string(), allowed: None }
 }
 
 /// A row that cannot go on here: kept, readable, never resumed.

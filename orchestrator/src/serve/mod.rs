@@ -95,7 +95,7 @@ impl Orchestrator {
         let state = StateDir::make(&settings.state)?;
         let store = open_store(&settings).await?;
         watch_store(&store, fatal.clone());
-        let (socket, address) = bind(listen)?;
+        let (socket, address) = bind_again(listen, &state)?;
         let token = state.make_token()?;
 
         let (events, heard) = tokio::sync::mpsc::unbounded_channel();
@@ -167,6 +167,17 @@ fn watch_store(store: &SledStore, fatal: Arc<dyn Fn(&StoreError) + Send + Sync>)
             fatal(&error);
         }
     });
+}
+
+/// Any free port is the one taken before, when that is free: Harnesses that are still there need no new fence.
+fn bind_again(listen: SocketAddr, state: &StateDir) -> Result<(TcpSocket, SocketAddr), StartError> {
+    let again = state.last_port().filter(|_| listen.port() == 0).map(|port| SocketAddr::new(listen.ip(), port));
+    let bound = match again.map(bind) {
+        Some(Ok(bound)) => bound,
+        _ => bind(listen)?,
+    };
+    state.remember_port(bound.1.port())?;
+    Ok(bound)
 }
 
 /// Takes the port without listening: whoever dials before the restore is done is refused.

@@ -28,6 +28,11 @@ struct Canonical {
 }
 
 impl Program {
+    /// A program of no workflow: for reading a row whose text is gone.
+    pub fn empty(root: &str) -> Self {
+        Self { root: root.to_owned(), workflows: BTreeMap::new(), hash: String::new(), canonical: Arc::from("") }
+    }
+
     /// Builds the program that starts with `root`. Refused with an open part left, with the `--bind` line that fills it
     /// (spec W-5), and where a part needs a Workspace that is nowhere.
     pub fn build(catalog: &Catalog, root: &str, bindings: &Bindings) -> Result<Self, Diagnostics> {

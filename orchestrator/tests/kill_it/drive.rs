@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const AGAIN: Duration = Duration::from_millis(15);
 /// A run that takes longer than this hangs, whatever was killed how often.
 const RUN_MAX: Duration = Duration::from_secs(300);
-/// Answers of one `gates` run.
+/// Events that one run is sent from outside.
 const ANSWERS: u64 = 3;
 
 /// What the clients share.
@@ -27,6 +27,9 @@ pub struct World {
     pub finished: AtomicU64,
     /// Answers that a Gate gave again under the same key.
     pub resent: AtomicU64,
+    /// Kills of the Instance Harness so far, and what they were when each run that uses it began.
+    pub instance_kills: AtomicU64,
+    pub judging: Mutex<BTreeMap<String, u64>>,
     next: AtomicU64,
 }
 
@@ -41,6 +44,8 @@ impl World {
             started: Mutex::default(),
             finished: 0.into(),
             resent: 0.into(),
+            instance_kills: 0.into(),
+            judging: Mutex::default(),
             next: 0.into(),
         }
     }
@@ -62,45 +67,69 @@ impl World {
     /// Keeps one place filled until told to stop, and then sees its last run through.
     pub async fn keep_filled(&self, kind: &'static str) {
         while !self.stop.load(Ordering::Relaxed) {
-            let run = self.start(kind).await;
-            if kind == "gates" {
-                self.answer_gates(&run).await;
+            let key = format!("{kind}-{}", self.next.fetch_add(1, Ordering::Relaxed));
+            if kind == "judge" {
+                self.judging.lock().unwrap().insert(key.clone(), self.instance_kills.load(Ordering::Relaxed));
+            }
+            let run = self.start(kind, &key).await;
+            match kind {
+                "gates" => self.send_three(&run, "gates/ask/events", "answer").await,
+                "hints" => self.send_three(&run, "events", "hint").await,
+                "cancelled" => self.cancel(&run).await,
+                _ => {}
             }
             let status = self.see_through(&run).await;
             self.check(kind, &run, &status);
+            self.judging.lock().unwrap().remove(&key);
             self.finished.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    async fn start(&self, kind: &'static str) -> String {
-        let key = format!("{kind}-{}", self.next.fetch_add(1, Ordering::Relaxed));
+    /// The Instance Harness may be killed: no Turn on it has met its three kills yet.
+    pub fn may_kill_the_instance_harness(&self, most: u64) -> bool {
+        let now = self.instance_kills.load(Ordering::Relaxed);
+        self.judging.lock().unwrap().values().all(|then| now - then < most)
+    }
+
+    async fn start(&self, kind: &'static str, key: &str) -> String {
         let input = match kind {
             "ledger" | "family" => json!({ "url": self.ledger_url }),
-            "commands" | "work" => json!({ "repo": self.repo }),
+            "commands" | "work" | "cancelled" => json!({ "repo": self.repo }),
             _ => json!({}),
         };
-        let path = format!("/workflows/{kind}/runs");
-        let ((status, body), _) = self.insist("POST", &path, Some(&input), Some(&key)).await;
+        let workflow = if kind == "cancelled" { "work" } else { kind };
+        let path = format!("/workflows/{workflow}/runs");
+        let ((status, body), _) = self.insist("POST", &path, Some(&input), Some(key)).await;
         assert_eq!(status, 201, "{kind}: {body}");
         let run = body["runId"].as_str().unwrap().to_owned();
-        let twice = self.started.lock().unwrap().insert(run.clone(), (key.clone(), kind));
+        let twice = self.started.lock().unwrap().insert(run.clone(), (key.to_owned(), kind));
         assert!(twice.is_none(), "{run} was given to {twice:?} and to {key}");
         run
     }
 
-    /// Each answer under a key of its own; one that was taken is sent once more, and must count once.
-    async fn answer_gates(&self, run: &str) {
-        let path = format!("/runs/{run}/gates/ask/events");
+    /// Each event under a key of its own; one that was taken is sent once more, and must count once.
+    async fn send_three(&self, run: &str, to: &str, event: &str) {
+        let path = format!("/runs/{run}/{to}");
         for n in 0..ANSWERS {
-            let (body, key) = (json!({ "type": "answer", "n": n }), format!("{run}-{n}"));
+            let (body, key) = (json!({ "type": event, "n": n }), format!("{run}-{n}"));
             let ((status, first), unknown) = self.insist("POST", &path, Some(&body), Some(&key)).await;
-            assert_eq!(status, 200, "run {run}, answer {n}: {first}");
+            assert_eq!(status, 200, "run {run}, {event} {n}: {first}");
             if n % 2 == 0 {
                 let ((status, again), _) = self.insist("POST", &path, Some(&body), Some(&key)).await;
-                assert_eq!((status, &again), (200, &first), "run {run}, answer {n} again");
+                assert_eq!((status, &again), (200, &first), "run {run}, {event} {n} again");
             }
             self.resent.fetch_add(u64::from(unknown), Ordering::Relaxed);
         }
+    }
+
+    /// Ends a run wherever it is: in its Sandbox's making, in a Turn, or over already.
+    async fn cancel(&self, run: &str) {
+        let pause = self.next.load(Ordering::Relaxed) * 37 % 1_500;
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        let body = json!({ "type": "CANCEL" });
+        let ((status, answer), _) = self.insist("POST", &format!("/runs/{run}/events"), Some(&body), None).await;
+        // 409: it is over, by itself or by the first of two requests.
+        assert!([200, 202, 409].contains(&status), "cancel of {run}: {status} {answer}");
     }
 
     /// Waits for a run's end. It must be there whenever somebody answers.
@@ -120,6 +149,9 @@ impl World {
 
     /// What a run of this kind must have come to.
     pub fn check(&self, kind: &str, run: &str, status: &Value) {
+        if kind == "cancelled" && status["status"] == "cancelled" {
+            return;
+        }
         assert_eq!(status["status"], "done", "{kind} {run}: {status}");
         let output = &status["output"];
         match kind {
@@ -147,7 +179,8 @@ impl World {
                 // A Harness that dies between the pick and its receipt cannot know; it never picks twice.
                 assert!(output["notes"].as_u64().unwrap() <= 1, "{status}");
             }
-            "work" => assert_eq!(*output, json!({ "finished": 1 }), "{status}"),
+            "hints" => assert_eq!(*output, json!({ "seen": [0, 1, 2] }), "{run}"),
+            "work" | "cancelled" => assert_eq!(*output, json!({ "finished": 1 }), "{status}"),
             other => panic!("no kind {other}"),
         }
     }

@@ -180,8 +180,29 @@ states:
   faulted: { final: true, output: { fault: "{{ context.fault }}" } }
 "#;
 
+/// Events that come before anybody handles them.
+const HINTS: &str = r#"
+workflow: hints
+events:
+  hint:
+    from: external
+    buffer: true
+    payload: { type: object, required: [n], properties: { n: { type: integer } } }
+context: { seen: [] }
+initial: wait
+states:
+  wait: { after: { 400ms: take } }
+  take:
+    on:
+      hint:
+        - { if: size(context.seen) < 2, set: { seen: "context.seen + [event.n]" } }
+        - { to: done, set: { seen: "context.seen + [event.n]" } }
+  done: { final: true, output: { seen: "{{ context.seen }}" } }
+"#;
+
 /// Every workflow by its name.
-pub const WORKFLOWS: [(&str, &str); 8] = [
+pub const WORKFLOWS: [(&str, &str); 9] = [
+    ("hints", HINTS),
     ("ledger", LEDGER),
     ("commands", COMMANDS),
     ("gates", GATES),

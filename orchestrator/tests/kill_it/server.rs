@@ -45,6 +45,11 @@ impl Folder {
         Self { dir, port: free_port(), client, _held: held }
     }
 
+    /// The next server listens elsewhere.
+    pub fn move_port(&mut self) {
+        self.port = free_port();
+    }
+
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }

@@ -18,6 +18,9 @@ impl Work<'_> {
             return self.settle_leftover(input); // these come after a run ended too
         }
         if self.row.status.is_ended() {
+            if let Input::Provisioned { .. } | Input::ProvisionFailed { .. } = input {
+                return self.settle_leftover(input);
+            }
             return self.refuse_ended(input);
         }
         match input {

@@ -11,6 +11,9 @@ const INHERITED: [&str; 5] = ["PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ"];
 /// Used when the Orchestrator itself has no `PATH`.
 const FALLBACK_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
+/// Says which TCP ports the Agent's processes must not dial.
+pub const DENIED_PORTS_VARIABLE: &str = "JR2_DENY_TCP_PORTS";
+
 /// What an environment is made of.
 pub struct Environment<'a> {
     /// Where the Sandbox lies.
@@ -62,7 +65,7 @@ impl Environment<'_> {
             set("RUSTUP_HOME", rustup.clone().into());
         }
         if let Some(port) = self.api_port {
-            set("JR2_DENY_TCP_PORTS", port.to_string().into());
+            set(DENIED_PORTS_VARIABLE, port.to_string().into());
         }
         if self.menu_only {
             set("JR2_MENU_ONLY", "1".into());
@@ -74,7 +77,7 @@ impl Environment<'_> {
 /// What an Agent-less command inherits of a Sandbox's variables: where it is and what it may run, no token and no socket.
 pub fn of_a_step(all: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
     const KEPT: [&str; 7] =
-        ["HOME", "TMPDIR", "JR2_SANDBOX_DIR", "JR2_TOOLCHAINS", "JR2_DENY_TCP_PORTS", "RUSTUP_HOME", "JR2_CPUS"];
+        ["HOME", "TMPDIR", "JR2_SANDBOX_DIR", "JR2_TOOLCHAINS", DENIED_PORTS_VARIABLE, "RUSTUP_HOME", "JR2_CPUS"];
     all.into_iter().filter(|(name, _)| INHERITED.iter().chain(&KEPT).any(|kept| name == *kept)).collect()
 }
 

@@ -192,7 +192,9 @@ impl LocalProvider {
     pub(super) async fn teardown_held(&self, name: &str, uid: &str) -> Result<Vec<SavedBranch>, ProvisionError> {
         check_label("sandbox", name)?;
         let place = self.layout.place(name);
-        let Some(mut record) = load(&place)?.filter(|r| r.uid == uid) else { return Ok(Vec::new()) };
+        // Given up while it was made: its uid was never heard, so no Agent has seen it. A name is of one entry alone.
+        let unseen = uid.is_empty();
+        let Some(mut record) = load(&place)?.filter(|r| unseen || r.uid == uid) else { return Ok(Vec::new()) };
         self.let_go(name).await;
         let left = process::end_all(record.process.as_ref(), &marks(&place)).await;
         if left > 0 {
@@ -200,8 +202,8 @@ impl LocalProvider {
         }
         let saved = match &record.stage {
             Stage::Gone { saved } => saved.clone(),
-            // No Agent has seen it.
             Stage::Cloning => Vec::new(),
+            Stage::Cloned if unseen => Vec::new(),
             Stage::Cloned if std::fs::symlink_metadata(&place.dir).is_err() => Vec::new(),
             Stage::Cloned => self.save_branches(&record, &place).await?,
         };

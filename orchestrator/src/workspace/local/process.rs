@@ -133,7 +133,8 @@ fn pids() -> Vec<i32> {
     entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
 }
 
-fn environment_holds(pid: i32, lines: &[String]) -> bool {
+/// The process started with one of these `NAME=value` lines in its environment.
+pub fn environment_holds(pid: i32, lines: &[String]) -> bool {
     if lines.is_empty() {
         return false;
     }

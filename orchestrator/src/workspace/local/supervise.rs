@@ -1,6 +1,6 @@
 //! One Harness process: started, waited for, watched, started again when it dies.
 
-use super::environment::{harness_mark, marks};
+use super::environment::{DENIED_PORTS_VARIABLE, harness_mark, marks};
 use super::layout::Place;
 use super::process::{self, ProcessId};
 use super::record::Record;
@@ -106,6 +106,10 @@ pub async fn find(job: &Job, record: &Record) -> Option<Harness> {
     // Children may carry the mark too: the one that listens is the Harness.
     let listening = listener_pid(&job.place.harness).await;
     let found = candidates.into_iter().find(|c| Some(c.pid) == listening)?;
+    if !is_fenced(job, found.pid) {
+        tracing::warn!(sandbox = %job.name, pid = found.pid, "harness.fenced_for_another_port");
+        return None;
+    }
     let fd = process::watch(&found)?;
     #[allow(unsafe_code)]
     // SAFETY: the OwnedFd is moved in, always answers the same descriptor, and is closed only after it is deregistered.
@@ -119,6 +123,15 @@ pub async fn find(job: &Job, record: &Record) -> Option<Harness> {
         }
         Ready::Ended(_) | Ready::TooLate => None,
     }
+}
+
+/// A Harness that was told another port would let its commands dial the present one (decision 46).
+fn is_fenced(job: &Job, pid: i32) -> bool {
+    let told = job.variables.iter().find(|(name, _)| name == DENIED_PORTS_VARIABLE);
+    told.is_none_or(|(name, ports)| {
+        let line = format!("{}={}", name.to_string_lossy(), ports.to_string_lossy());
+        process::environment_holds(pid, &[line])
+    })
 }
 
 /// Starts a Harness and waits until it answers. Ends what an earlier one left behind first.

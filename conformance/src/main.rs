@@ -56,6 +56,18 @@ enum Bench {
         #[arg(long, default_value_t = 2_000)]
         count: usize,
     },
+    /// What a Harness adds to one model step.
+    HarnessStep {
+        /// The Harness binary; beside this one when not given.
+        #[arg(long)]
+        harness: Option<PathBuf>,
+        /// An empty folder on the disk that keeps the conversations.
+        #[arg(long)]
+        dir: PathBuf,
+        /// Submissions of 200 steps each.
+        #[arg(long, default_value_t = 3)]
+        submissions: usize,
+    },
     /// Runs a second of an Orchestrator that serves the common work (`bench common-work`).
     Runs {
         /// Its URL.
@@ -123,6 +135,10 @@ async fn measure(bench: Bench) -> miette::Result<()> {
             print_line(&bench::fdatasync::run(&dir, Duration::from_secs(seconds)).into_diagnostic()?)
         }
         Bench::ModelStep { count } => print_line(&bench::model_step::run(count).await.into_diagnostic()?),
+        Bench::HarnessStep { harness, dir, submissions } => {
+            let harness = beside(harness, "jr2-harness")?;
+            print_line(&bench::harness_step::run(&harness, &dir, submissions).await.into_diagnostic()?)
+        }
         Bench::Runs { server, token, workflow, concurrency, runs } => {
             let options = bench::runs::Options { server, token, workflow, concurrency, runs };
             print_line(&bench::runs::run(&options).await.into_diagnostic()?)

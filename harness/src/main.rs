@@ -55,6 +55,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Box<dyn std::error::Error>> {
+    jr2_harness::tools::isolate::log_support();
     let settings = Settings::read(|name| std::env::var(name).ok())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()?;
     let served = runtime.block_on(start(settings));

@@ -5,6 +5,7 @@
 
 pub mod fdatasync;
 mod feed;
+pub mod harness_step;
 pub mod model_step;
 mod process;
 pub mod runs;

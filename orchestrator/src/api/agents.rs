@@ -1,8 +1,10 @@
 //! An Agent's surface and picks (spec 7.2), for the Instance token and on each Sandbox's own socket.
 
+use super::auth::Caller;
 use super::errors::{self, Body, Refused};
 use super::{Api, BODY_MAX_BYTES};
 use crate::run::{Host, HostError};
+use axum::Extension;
 use axum::Json;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Path, State};
@@ -17,7 +19,7 @@ use std::sync::Arc;
 /// Header that carries a pick's id (decision 34).
 const PICK_ID_HEADER: &str = "x-jr2-pick-id";
 
-/// The routes for the Instance token.
+/// The routes for tokens: the Instance's, or a Sandbox's for its own conversations.
 pub fn routes() -> Router<Api> {
     Router::new()
         .route("/agents/{iid}/surface", get(surface_by_token))
@@ -44,8 +46,13 @@ struct Seat {
     sandbox: Arc<str>,
 }
 
-async fn surface_by_token(State(api): State<Api>, Path(iid): Path<String>, headers: HeaderMap) -> Response {
-    surface(&api.host, &iid, None, &headers).await
+async fn surface_by_token(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    Path(iid): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    surface(&api.host, &iid, caller.0.as_deref(), &headers).await
 }
 
 async fn surface_by_seat(State(seat): State<Seat>, Path(iid): Path<String>, headers: HeaderMap) -> Response {
@@ -73,8 +80,14 @@ fn etag(surface: &Surface) -> String {
     format!("\"{short}\"")
 }
 
-async fn pick_by_token(State(api): State<Api>, Path(iid): Path<String>, headers: HeaderMap, body: Body) -> Response {
-    pick(&api.host, &iid, None, &headers, body.0).await
+async fn pick_by_token(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    Path(iid): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    pick(&api.host, &iid, caller.0.as_deref(), &headers, body.0).await
 }
 
 async fn pick_by_seat(State(seat): State<Seat>, Path(iid): Path<String>, headers: HeaderMap, body: Body) -> Response {
@@ -99,8 +112,12 @@ async fn pick(host: &Host, iid: &str, caller: Option<&str>, headers: &HeaderMap,
     }
 }
 
-async fn delivery_by_token(State(api): State<Api>, Path((iid, delivery)): Path<(String, String)>) -> Response {
-    kept_delivery(&api.host, &iid, None, &delivery).await
+async fn delivery_by_token(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    Path((iid, delivery)): Path<(String, String)>,
+) -> Response {
+    kept_delivery(&api.host, &iid, caller.0.as_deref(), &delivery).await
 }
 
 async fn delivery_by_seat(State(seat): State<Seat>, Path((iid, delivery)): Path<(String, String)>) -> Response {

@@ -26,6 +26,26 @@ impl InstanceToken {
     }
 }
 
+/// Who asks: a Sandbox by its token, or (`None`) whoever holds the Instance token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller(pub Option<String>);
+
+/// Lets the Instance token and Sandbox tokens through and says which it was.
+pub async fn authenticated(State(api): State<Api>, mut request: Request, next: Next) -> Response {
+    let caller = if api.token.admits(request.headers()) {
+        Caller(None)
+    } else {
+        let bearer = request.headers().get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
+        let token = bearer.and_then(|v| v.strip_prefix("Bearer "));
+        match token.and_then(|token| api.host.sandbox_of(token)) {
+            Some(sandbox) => Caller(Some(sandbox)),
+            None => return errors::json(StatusCode::UNAUTHORIZED, "this route needs a token as bearer"),
+        }
+    };
+    request.extensions_mut().insert(caller);
+    next.run(request).await
+}
+
 /// Lets only the Instance token through.
 pub async fn instance_only(State(api): State<Api>, request: Request, next: Next) -> Response {
     if !api.token.admits(request.headers()) {

@@ -75,7 +75,7 @@ async fn one_run(api: &Api, run: &RunId, from: Option<FeedId>, open: bool) -> Re
     let all: std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>> = if ended {
         Box::pin(stream::iter(first).chain(closed("ended")))
     } else {
-        Box::pin(stream::iter(first).chain(rest).chain(closed("stopping")))
+        Box::pin(stream::iter(first).chain(rest))
     };
     Ok(sse(all))
 }
@@ -109,37 +109,36 @@ pub async fn workflow_feed(State(api): State<Api>, Path(name): Path<String>) -> 
     sse(stream::iter(first).chain(rest.flatten()).chain(closed("stopping")))
 }
 
+/// Events as they become durable, then one `closed`: the run ended, or the host stops (or this reader lagged too far
+/// behind: it joins again by id).
 fn live(
     batches: tokio::sync::mpsc::Receiver<Arc<FeedBatch>>,
     covered: Option<FeedId>,
-    mut each: impl FnMut(FeedId, &FeedEntry) -> Option<Event> + Send + 'static,
+    each: impl Fn(FeedId, &FeedEntry) -> Option<Event> + Clone + Send + 'static,
 ) -> impl Stream<Item = Result<Event, Infallible>> + Send {
-    stream::unfold((batches, false), move |(mut batches, over)| {
-        // The receiver ends when the host stops or this reader lagged too far behind: it joins again by id.
+    stream::unfold(Some(batches), move |open| {
+        let each = each.clone();
         async move {
-            if over {
-                return None;
-            }
-            let batch = batches.recv().await?;
+            let mut batches = open?;
+            let Some(batch) = batches.recv().await else {
+                return Some((stream::iter(vec![Ok(closed_event("stopping"))]), None));
+            };
+            let mut events: Vec<Result<Event, Infallible>> = batch
+                .entries
+                .iter()
+                .enumerate()
+                .map(|(index, entry)| (FeedId { rev: batch.rev, index: index as u32 }, entry))
+                .filter(|(id, _)| covered.is_none_or(|c| *id > c))
+                .filter_map(|(id, entry)| each(id, entry).map(Ok))
+                .collect();
             let over = batch.entries.iter().any(|e| e.kind == FeedKind::Status && is_end(&e.data));
-            Some((batch, (batches, over)))
+            if over {
+                events.push(Ok(closed_event("ended")));
+            }
+            Some((stream::iter(events), (!over).then_some(batches)))
         }
     })
-    .flat_map(move |batch| {
-        let events: Vec<Result<Event, Infallible>> = batch
-            .entries
-            .iter()
-            .enumerate()
-            .filter_map(|(index, entry)| {
-                let id = FeedId { rev: batch.rev, index: index as u32 };
-                if covered.is_some_and(|c| id <= c) {
-                    return None;
-                }
-                each(id, entry).map(Ok)
-            })
-            .collect();
-        stream::iter(events)
-    })
+    .flatten()
 }
 
 fn is_end(data: &Value) -> bool {
@@ -147,8 +146,11 @@ fn is_end(data: &Value) -> bool {
 }
 
 fn closed(why: &'static str) -> impl Stream<Item = Result<Event, Infallible>> + Send {
-    let data = json!({ "reason": why }).to_string();
-    stream::once(async move { Ok(Event::default().event("closed").data(data)) })
+    stream::once(async move { Ok(closed_event(why)) })
+}
+
+fn closed_event(why: &str) -> Event {
+    Event::default().event("closed").data(json!({ "reason": why }).to_string())
 }
 
 fn sse(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {

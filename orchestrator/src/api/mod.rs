@@ -52,10 +52,15 @@ pub fn router(api: Api) -> Router {
         .route("/runs/{run}/history", get(runs::history))
         .route("/runs/{run}/replay", get(runs::replay))
         .route("/runs/{run}/adopt", post(runs::adopt))
-        .route("/runs/{run}/gates/{gate}/events", post(runs::answer_gate))
-        .merge(agents::routes())
+        .route("/repos", get(runs::repos))
         .route_layer(axum::middleware::from_fn_with_state(api.clone(), auth::instance_only));
+    let authenticated = Router::new()
+        .route("/runs/{run}/gates/{gate}/events", post(runs::answer_gate))
+        .route("/sandboxes/{name}/fetch", post(runs::fetch))
+        .merge(agents::routes())
+        .route_layer(axum::middleware::from_fn_with_state(api.clone(), auth::authenticated));
     open.merge(guarded)
+        .merge(authenticated)
         .fallback(errors::not_found)
         .method_not_allowed_fallback(errors::method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))

@@ -1,9 +1,11 @@
 //! Runs: start, list, status, answers, history. Instance token only, but for the open list of a workflow.
 
+use super::auth::Caller;
 use super::errors::{Body, Refused};
-use super::{Api, workflows};
+use super::{Api, errors, workflows};
 use crate::run::StoredAnswer;
 use crate::workflow::Program;
+use axum::Extension;
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -117,14 +119,18 @@ pub struct GateQuery {
     activation: Option<String>,
 }
 
-/// `POST /runs/:id/gates/:gate/events[?activation=]`.
+/// `POST /runs/:id/gates/:gate/events[?activation=]`: never for a Sandbox (spec 12.2).
 pub async fn answer_gate(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     Path((run, gate)): Path<(String, String)>,
     Query(query): Query<GateQuery>,
     headers: HeaderMap,
     Body(body): Body,
 ) -> Result<Response, Refused> {
+    if caller.0.is_some() {
+        return Ok(errors::json(StatusCode::FORBIDDEN, "a Sandbox answers no Gate"));
+    }
     let run = api.host.resolve(&run)?;
     Ok(answer(api.host.send_gate(&run, &gate, body, query.activation, key(&headers)?).await?))
 }
@@ -164,5 +170,27 @@ pub async fn replay(State(api): State<Api>, Path(run): Path<String>) -> Result<R
 pub async fn adopt(State(api): State<Api>, Path(run): Path<String>) -> Result<Response, Refused> {
     let run = api.host.resolve(&run)?;
     api.host.adopt(&run).await?;
+    Ok(Json(json!({ "ok": true })).into_response())
+}
+
+/// `GET /repos`: repositories of live runs.
+pub async fn repos(State(api): State<Api>) -> Result<Response, Refused> {
+    Ok(Json(json!({ "repos": api.host.repos()? })).into_response())
+}
+
+/// `POST /sandboxes/:name/fetch` with `{identity}`: a Sandbox token only for its own Sandbox.
+pub async fn fetch(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    Body(body): Body,
+) -> Result<Response, Refused> {
+    if caller.0.as_ref().is_some_and(|own| *own != name) {
+        return Ok(errors::json(StatusCode::FORBIDDEN, "this token cannot speak for that Sandbox"));
+    }
+    let Some(identity) = body.get("identity").and_then(Value::as_str) else {
+        return Ok(errors::json(StatusCode::BAD_REQUEST, "the body must have an `identity` that is a string"));
+    };
+    api.host.fetch(&name, identity).await?;
     Ok(Json(json!({ "ok": true })).into_response())
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::time::Duration;
 
 /// How long an own Orchestrator waits for the run's Sandboxes to be removed.
-const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+const SETTLE_LIMIT: Duration = Duration::from_mins(1);
 
 const EXAMPLES: &str = "Examples:
   jr2 cancel 7qf3

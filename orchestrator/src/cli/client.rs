@@ -7,11 +7,12 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long a server may take to say that it is there.
 const HELLO_LIMIT: Duration = Duration::from_secs(2);
 /// How long any other request may take; starts and answers wait for a save.
-const REQUEST_LIMIT: Duration = Duration::from_secs(60);
+const REQUEST_LIMIT: Duration = Duration::from_mins(1);
 /// A feed that says nothing for this long is dead: pings come every 15 s.
 const FEED_SILENCE: Duration = Duration::from_secs(45);
 
@@ -44,6 +45,11 @@ impl Client {
     pub async fn hello(&self) -> bool {
         let asked = self.http.get(format!("{}/healthz", self.base)).timeout(HELLO_LIMIT).send().await;
         asked.is_ok_and(|answer| answer.status().is_success())
+    }
+
+    /// Does it take our token? A port may have gone to another folder's server since.
+    pub async fn is_ours(&self) -> bool {
+        self.hello().await && self.get("/runs/resolve?prefix=0000").await.is_ok()
     }
 
     async fn call(&self, request: reqwest::RequestBuilder) -> Result<Value, Failure> {
@@ -107,10 +113,8 @@ impl Client {
         activation: Option<&str>,
         key: Option<&str>,
     ) -> Result<Value, Failure> {
-        let mut path = format!("/runs/{}/gates/{}/events", segment(run), segment(gate));
-        if let Some(activation) = activation {
-            path.push_str(&format!("?activation={}", segment(activation)));
-        }
+        let query = activation.map(|a| format!("?activation={}", segment(a))).unwrap_or_default();
+        let path = format!("/runs/{}/gates/{}/events{query}", segment(run), segment(gate));
         self.post(&path, body, key).await
     }
 
@@ -147,7 +151,7 @@ impl Client {
             return Err(Failure::new(exit, format!("the feed of {run}: HTTP {}", answer.status())));
         }
         let bytes = answer.bytes_stream().map(|chunk| chunk.map(|b| b.to_vec())).boxed();
-        Ok(Feed { bytes, decoder: Decoder::default(), ready: VecDeque::new() })
+        Ok(Feed { bytes, decoder: Decoder::default(), ready: VecDeque::new(), heard: Instant::now() })
     }
 }
 
@@ -171,6 +175,7 @@ pub struct Feed {
     bytes: futures_util::stream::BoxStream<'static, reqwest::Result<Vec<u8>>>,
     decoder: Decoder,
     ready: VecDeque<SseEvent>,
+    heard: Instant,
 }
 
 impl Feed {
@@ -180,13 +185,10 @@ impl Feed {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
-            let chunk = tokio::time::timeout(FEED_SILENCE, self.bytes.next()).await.ok()??.ok()?;
+            // Counted from the last bytes: whoever waits here may give up and come back.
+            let chunk = tokio::time::timeout_at(self.heard + FEED_SILENCE, self.bytes.next()).await.ok()??.ok()?;
+            self.heard = Instant::now();
             self.ready.extend(self.decoder.feed(&chunk).ok()?);
         }
-    }
-
-    /// Are all events that came in taken?
-    pub fn is_drained(&self) -> bool {
-        self.ready.is_empty()
     }
 }

@@ -1,6 +1,6 @@
 //! `jr2 completions`: for shells.
 
-use super::exit::{Done, Exit};
+use super::exit::Exit;
 use clap::{Args, CommandFactory};
 
 const EXAMPLES: &str = "Examples:
@@ -18,10 +18,10 @@ pub struct Completions {
 
 impl Completions {
     /// Runs the command.
-    pub fn run<C: CommandFactory>(self) -> Done {
+    pub fn run<C: CommandFactory>(self) -> Exit {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut C::command(), "jr2", &mut text);
         super::output::data(&String::from_utf8_lossy(&text));
-        Ok(Exit::Ok)
+        Exit::Ok
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 /// Pause before a lost feed is joined again.
 const REJOIN: Duration = Duration::from_millis(500);
-/// How often the live line is drawn.
-const DRAW: Duration = Duration::from_millis(250);
+/// How often the live line is drawn and a run that said something is asked where it stands.
+const TICK: Duration = Duration::from_millis(100);
 /// Longest text shown of one value.
 const VALUE_MAX_CHARS: usize = 200;
 
@@ -28,13 +28,13 @@ pub enum Rest {
 
 /// Whether a wait without a Gate is a rest: yes for whoever only wants the next wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum Until {
     /// Delays fire and others send events: go on until a Gate or the end.
-    UntilGate,
+    Gate,
     /// The next wait of any kind.
-    UntilWait,
+    Wait,
     /// Its end alone.
-    UntilEnd,
+    End,
 }
 
 /// Shows lines of activity, with a live line below them on a terminal.
@@ -164,9 +164,9 @@ fn clip(text: &str) -> String {
 }
 
 /// Follows until the run rests. A feed that breaks is joined again where it broke.
-pub async fn follow(client: &Client, run: &str, progress: &mut Progress, patience: Patience) -> Result<Rest, Failure> {
+pub async fn follow(client: &Client, run: &str, progress: &mut Progress, until: Until) -> Result<Rest, Failure> {
     loop {
-        if let Some(rest) = follow_once(client, run, progress, patience).await? {
+        if let Some(rest) = follow_once(client, run, progress, until).await? {
             progress.show_tail();
             progress.clear();
             return Ok(rest);
@@ -185,37 +185,48 @@ async fn follow_once(
     client: &Client,
     run: &str,
     progress: &mut Progress,
-    patience: Patience,
+    until: Until,
 ) -> Result<Option<Rest>, Failure> {
     let mut feed = client.feed(run, progress.last_id.as_deref()).await?;
-    let mut draw = tokio::time::interval(DRAW);
+    let mut tick = tokio::time::interval(TICK);
+    // The end of an abort or of a step is said by no entry, so a run that is nearly at rest is asked again.
+    let mut ask = false;
     loop {
         tokio::select! {
+            biased;
             event = feed.next() => {
-                let Some(event) = event else { return at_rest(client, run, patience).await };
+                let Some(event) = event else { return Ok(at_rest(client, run, until).await?.ok()) };
                 progress.event(&event);
-                if feed.is_drained() {
-                    if let Some(rest) = at_rest(client, run, patience).await? {
-                        return Ok(Some(rest));
-                    }
-                }
+                ask = true;
+                continue;
             }
-            _ = draw.tick() => progress.draw(),
+            _ = tick.tick() => progress.draw(),
+        }
+        if ask {
+            match at_rest(client, run, until).await? {
+                Ok(rest) => return Ok(Some(rest)),
+                Err(soon) => ask = soon,
+            }
         }
     }
 }
 
-async fn at_rest(client: &Client, run: &str, patience: Patience) -> Result<Option<Rest>, Failure> {
+/// Where the run rests; otherwise whether that may change unsaid.
+async fn at_rest(client: &Client, run: &str, until: Until) -> Result<Result<Rest, bool>, Failure> {
     let status = client.status(run).await?;
-    let idle = status["idle"] == true;
     if status["status"] != "live" {
-        return Ok(Some(Rest::Ended(status)));
+        return Ok(Ok(Rest::Ended(status)));
     }
     let gates = status["gates"].as_array().is_some_and(|gates| !gates.is_empty());
-    Ok(match (idle, gates) {
-        (true, true) if patience != Patience::UntilEnd => Some(Rest::Gate(status)),
-        (true, false) if patience == Patience::UntilWait => Some(Rest::Idle(status)),
-        _ => None,
+    let wanted = match until {
+        Until::End => false,
+        Until::Gate => gates,
+        Until::Wait => true,
+    };
+    Ok(match (wanted, status["idle"] == true) {
+        (true, true) if gates => Ok(Rest::Gate(status)),
+        (true, true) => Ok(Rest::Idle(status)),
+        (wanted, _) => Err(wanted),
     })
 }
 
@@ -224,7 +235,7 @@ pub async fn settled(client: &Client, run: &str, limit: Duration) {
     let deadline = tokio::time::Instant::now() + limit;
     while tokio::time::Instant::now() < deadline {
         match client.status(run).await {
-            Ok(status) if status["idle"] != true => tokio::time::sleep(DRAW).await,
+            Ok(status) if status["idle"] != true => tokio::time::sleep(TICK).await,
             _ => return,
         }
     }

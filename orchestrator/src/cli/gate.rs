@@ -150,6 +150,9 @@ mod tests {
           summary: a
             b
         ");
-        insta::assert_snapshot!(send_lines("abcd", &gate, " --dir /x").join("\n"), @"");
+        insta::assert_snapshot!(send_lines("abcd", &gate, " --dir /x").join("\n"), @r"
+        jr2 send abcd --dir /x --gate review --activation 'review#1' --event approve
+        jr2 send abcd --dir /x --gate review --activation 'review#1' --event no --field notes=…
+        ");
     }
 }

@@ -1,7 +1,7 @@
 //! `jr2 logs`: a run's feed.
 
 use super::exit::{Done, Exit, Failure};
-use super::follow::{Patience, Progress, Rest, exit_of, follow};
+use super::follow::{Progress, Rest, Until, exit_of, follow};
 use super::interrupt::Interrupts;
 use super::reach::{no_run, read_store, server};
 use super::run::limited;
@@ -42,7 +42,7 @@ impl Logs {
             let work = async {
                 let mut progress = Progress::new();
                 loop {
-                    if let Rest::Ended(status) = follow(&client, &run, &mut progress, Patience::UntilEnd).await? {
+                    if let Rest::Ended(status) = follow(&client, &run, &mut progress, Until::End).await? {
                         return Ok(exit_of(&status));
                     }
                 }

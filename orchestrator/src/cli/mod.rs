@@ -45,7 +45,7 @@ const EXAMPLES: &str = "Examples:
   jr2 try --yes                          the whole thing on a sample, no account needed
   jr2 init && jr2 check workflows/*.yaml start a folder of your own
   jr2 serve                              keep runs going
-  jr2 run fix-test --input repo=.        start one and follow it
+  jr2 run fix-test --input repo=$PWD     start one and follow it
   jr2 send 7qf3 --event approve          answer its Gate
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 a person's answer is needed, 4 the run ended in fault, 5 not found,
@@ -107,8 +107,7 @@ enum Command {
 /// Runs the command line and answers the process's exit code (decision 17).
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    // A second provider in one process cannot be: this is the first line of it.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    crate::tls::install();
     start_log(matches!(cli.command, Command::Serve(_)));
     let done = dispatch(cli);
     match done {
@@ -144,11 +143,11 @@ fn dispatch(cli: Cli) -> Done {
         Command::Replay(it) => in_runtime(it.run(&global)),
         Command::Adopt(it) => in_runtime(it.run(&global)),
         Command::Store(it) => it.run(&global),
-        Command::Schema(it) => it.run(),
+        Command::Schema(it) => Ok(it.run()),
         Command::Graph(it) => it.run(),
         Command::Explain(it) => it.run(&global),
-        Command::Completions(it) => it.run::<Cli>(),
-        Command::Version(it) => it.run(&global),
+        Command::Completions(it) => Ok(it.run::<Cli>()),
+        Command::Version(_) => Ok(version::Version::run(&global)),
     }
 }
 

@@ -89,7 +89,7 @@ pub async fn server(global: &Global) -> Result<Option<Client>, Failure> {
     }
     let (Some(announced), Some(token)) = (state.announced(), state.token()) else { return Ok(None) };
     let client = Client::new(&announced.url, &token)?;
-    Ok(client.hello().await.then_some(client))
+    Ok(client.is_ours().await.then_some(client))
 }
 
 /// Starts an Orchestrator in this process, on a free port of this machine.

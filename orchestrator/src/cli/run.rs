@@ -1,7 +1,7 @@
 //! `jr2 run`: starts a run and follows it.
 
 use super::exit::{Done, Exit, Failure};
-use super::follow::{Patience, Progress, Rest, exit_of, follow, settled};
+use super::follow::{Progress, Rest, Until, exit_of, follow, settled};
 use super::interrupt::Interrupts;
 use super::reach::{self, Reach, settings, sizes};
 use super::{Global, gate, input, output};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long an own Orchestrator waits for Sandboxes of an ended run to be removed.
-const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+const SETTLE_LIMIT: Duration = Duration::from_mins(1);
 /// How often a Gate is asked for again after a refused answer.
 const ASK_MAX: usize = 100;
 
@@ -84,7 +84,7 @@ impl Run {
                 }
                 return Ok(Exit::Ok);
             }
-            drive(&reach, global, &run, Patience::UntilGate).await
+            drive(&reach, global, &run, Until::Gate).await
         };
         let done = tokio::select! {
             done = limited(work, self.deadline) => done,
@@ -173,10 +173,10 @@ fn program(catalog: &Catalog, root: &str, sizes: &crate::serve::Sizes, bindings:
 }
 
 /// Follows a run to its end, answering Gates at the terminal; otherwise leaves it parked.
-pub async fn drive(reach: &Reach, global: &Global, run: &str, patience: Patience) -> Done {
+pub async fn drive(reach: &Reach, global: &Global, run: &str, until: Until) -> Done {
     let mut progress = Progress::new();
     for _ in 0..ASK_MAX {
-        match follow(&reach.client, run, &mut progress, patience).await? {
+        match follow(&reach.client, run, &mut progress, until).await? {
             Rest::Ended(status) => return finish(reach, global, run, status).await,
             Rest::Idle(status) => {
                 output::say(&format!("run {run} waits for an outside event or a delay"));

@@ -1,6 +1,6 @@
 //! `jr2 schema`: the JSON Schema of workflow files and settings.
 
-use super::exit::{Done, Exit};
+use super::exit::Exit;
 use super::output;
 use clap::Args;
 
@@ -21,8 +21,8 @@ pub struct Schema {
 
 impl Schema {
     /// Runs the command.
-    pub fn run(self) -> Done {
+    pub fn run(self) -> Exit {
         output::json(&if self.config { crate::config::schema() } else { crate::workflow::json_schema() });
-        Ok(Exit::Ok)
+        Exit::Ok
     }
 }

@@ -1,7 +1,7 @@
 //! `jr2 send`: answers a Gate, or sends an outside event.
 
 use super::exit::{Done, Exit, Failure};
-use super::follow::Patience;
+use super::follow::Until;
 use super::interrupt::Interrupts;
 use super::reach::Reach;
 use super::run::{drive, limited};
@@ -78,7 +78,7 @@ impl Send {
         };
         output::say(&format!("run {run} took {}", self.event));
         if reach.own().is_some() {
-            return drive(reach, global, &run, Patience::UntilWait).await;
+            return drive(reach, global, &run, Until::Wait).await;
         }
         if global.json {
             output::json(&answer);

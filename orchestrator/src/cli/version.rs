@@ -1,6 +1,6 @@
 //! `jr2 version`: what this build is.
 
-use super::exit::{Done, Exit};
+use super::exit::Exit;
 use super::{Global, output};
 use clap::Args;
 use serde_json::json;
@@ -15,13 +15,13 @@ pub struct Version {}
 
 impl Version {
     /// Runs the command.
-    pub fn run(self, global: &Global) -> Done {
+    pub fn run(global: &Global) -> Exit {
         let (version, semantics, form) = (env!("CARGO_PKG_VERSION"), crate::run::SEMANTICS, crate::run::ROW_FORMAT);
         if global.json {
             output::json(&json!({ "version": version, "semantics": semantics, "rowFormat": form }));
         } else {
             output::data(&format!("jr2 {version} (semantics {semantics}, row format {form})"));
         }
-        Ok(Exit::Ok)
+        Exit::Ok
     }
 }

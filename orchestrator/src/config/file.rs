@@ -90,11 +90,9 @@ pub fn schema() -> Value {
 pub fn read(path: &Path, settings: &mut Settings) -> Result<(), Diagnostics> {
     let source = Arc::new(SourceText::load(path).map_err(Diagnostics::one)?);
     let mut problems = Problems::new(source);
-    if let Some(root) = source::read(&mut problems) {
-        if !matches!(root.kind, NodeKind::Null) {
-            check(&Shape::Object(&SETTINGS), &root, "the file", &mut problems);
-            apply(&root, settings, &mut problems);
-        }
+    if let Some(root) = source::read(&mut problems).filter(|root| !matches!(root.kind, NodeKind::Null)) {
+        check(&Shape::Object(&SETTINGS), &root, "the file", &mut problems);
+        apply(&root, settings, &mut problems);
     }
     if problems.items.is_empty() { Ok(()) } else { Err(Diagnostics::new(problems.items)) }
 }

@@ -158,7 +158,13 @@ mod tests {
             &[],
         )
         .unwrap_err();
-        insta::assert_snapshot!(told, @"");
+        insta::assert_snapshot!(told, @r"
+        ./jr2.yaml:1:1: error[JR0101]: `lisen` is not a key of the settings (fix: did you mean `listen`?)
+        ./jr2.yaml:2:9: error[JR0701]: `listen` must be an address with a port (fix: write `127.0.0.1:4000`)
+        ./jr2.yaml:3:22: error[JR0104]: `durability` cannot be `never` (fix: there is `power`, `process`)
+        ./jr2.yaml:5:17: error[JR0701]: the base URL of `a` must be http or https (fix: write `https://HOST/v1`)
+        ./jr2.yaml:6:6: error[JR0103]: a provider needs the key `baseUrl` (fix: add `baseUrl`: Its OpenAI-compatible base URL)
+        ");
     }
 
     #[test]

@@ -174,9 +174,13 @@ impl Host {
             Ok(program) => program,
             Err(error) => {
                 tracing::error!(run = %run, %error, "a run's program cannot be had");
-                row.status = if row.status.is_ended() { row.status } else { Status::Lost };
+                if row.status.is_ended() {
+                    report.ended += 1;
+                } else {
+                    row.status = Status::Lost;
+                    report.lost.push(name);
+                }
                 self.enlist(run, bare_summary(&row), None);
-                report.lost.push(name);
                 return;
             }
         };
@@ -345,9 +349,17 @@ impl Host {
                 }
             }
         }
-        let row = self.row(run)?;
-        let program = self.shared.pinned(&row.program).map_err(HostError::NotFound)?;
-        Ok(run_status(&program, &row))
+        let mut row = self.row(run)?;
+        match self.shared.pinned(&row.program) {
+            Ok(program) => Ok(run_status(&program, &row)),
+            Err(error) => {
+                if !row.status.is_ended() {
+                    row.status = Status::Lost;
+                    row.reason = Some(error);
+                }
+                Ok(run_status(&Program::empty(&row.workflow), &row))
+            }
+        }
     }
 
     /// The durable row of a run and its program.
@@ -552,6 +564,7 @@ pub(super) fn new_row(program: &Program, workflow: &str, input: Value, now: u64)
         conversations: BTreeMap::new(),
         aborts: Vec::new(),
         deletes: Vec::new(),
+        kept: Vec::new(),
         branches: Vec::new(),
         queue: Default::default(),
         answers: Default::default(),

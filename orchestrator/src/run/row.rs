@@ -96,6 +96,9 @@ pub struct Row {
     /// Sandboxes to remove, not confirmed yet (decision 42).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deletes: Vec<RowDelete>,
+    /// Sandboxes kept after a cancel, by name, until the row goes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<String>,
     /// Where the Agent's work went (decision 47).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub branches: Vec<SavedBranch>,

@@ -3,12 +3,45 @@
 use super::core::{Input, Reply, surface_refusal};
 use super::host::{Host, HostError, split_event};
 use super::task::Message;
+use super::{Actor, InvokedKind, Row};
 use jr2_shared::ids::RunId;
+use jr2_shared::repo::{parse_repo_url, repo_key};
 use jr2_shared::surface::{PickAnswer, Surface};
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use tokio::sync::oneshot;
 
 impl Host {
+    /// The Sandbox a token belongs to.
+    pub fn sandbox_of(&self, token: &str) -> Option<String> {
+        self.shared.provider.sandbox_of(token)
+    }
+
+    /// Brings a repository up to date in a Sandbox (spec 12.2).
+    pub async fn fetch(&self, sandbox: &str, identity: &str) -> Result<(), HostError> {
+        self.shared.provider.fetch(sandbox, identity).await.map_err(|error| match error.reason.as_str() {
+            "sandbox-unknown" | "repo-unknown" => HostError::NotFound(error.message),
+            _ => HostError::Invalid { message: error.to_string(), problems: Vec::new() },
+        })
+    }
+
+    /// Repositories of live runs: key, identity, and the Sandboxes that hold a clone.
+    pub fn repos(&self) -> Result<Vec<Value>, HostError> {
+        let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        self.shared.store.visit_rows(&mut |_: RunId, bytes| {
+            let row = bytes.ok().and_then(|b| serde_json::from_slice::<Row>(&b).ok());
+            if let Some(row) = row.filter(|r| !r.status.is_ended()) {
+                repos_of(&row.root, &mut found);
+            }
+        })?;
+        Ok(found
+            .into_iter()
+            .map(|(identity, sandboxes)| {
+                json!({ "key": repo_key(&identity), "identity": identity, "sandboxes": sandboxes })
+            })
+            .collect())
+    }
+
     /// The surface of a conversation (spec P-2, P-3). `caller`: the Sandbox that asks; `None` = the instance token.
     pub async fn surface(&self, iid: &str, caller: Option<&str>) -> Result<Surface, HostError> {
         if self.is_stopping() {
@@ -86,4 +119,19 @@ fn check_scope(iid: &str, caller: Option<&str>, sandbox: Option<&str>) -> Result
         return Ok(());
     }
     Err(HostError::Forbidden(format!("this token cannot speak for instance \"{iid}\"")))
+}
+
+fn repos_of(actor: &Actor, found: &mut BTreeMap<String, Vec<String>>) {
+    for workspace in actor.workspace.iter() {
+        for repo in &workspace.spec.repos {
+            if let Ok(url) = parse_repo_url(&repo.url) {
+                found.entry(url.identity).or_default().push(workspace.spec.name.clone());
+            }
+        }
+    }
+    for invoked in actor.invoked.values() {
+        if let InvokedKind::Run(child) = &invoked.kind {
+            repos_of(child, found);
+        }
+    }
 }

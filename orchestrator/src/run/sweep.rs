@@ -86,6 +86,7 @@ impl Swept {
         if !row.status.is_ended() || faulted {
             sandboxes_of(&row.root, &mut self.sandboxes);
         }
+        self.sandboxes.extend(row.kept.iter().cloned());
         self.sandboxes.extend(row.deletes.iter().map(|d| d.spec.name.clone()));
     }
 }

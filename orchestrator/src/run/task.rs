@@ -103,7 +103,8 @@ impl RunTask {
                 }
                 Some(message) => self.take(message).await,
                 None => {
-                    self.apply(Input::Tick).await;
+                    let hold = self.held;
+                    self.apply(Input::Tick { hold }).await;
                 }
             }
         }

@@ -42,6 +42,12 @@ impl SandboxProvider for Nowhere {
     ) -> ProviderFuture<'a, core::DoResult> {
         Box::pin(async { core::DoResult::Failed { reason: "none".into(), detail: json!({}) } })
     }
+    fn fetch<'a>(&'a self, _: &'a str, _: &'a str) -> ProviderFuture<'a, Result<(), ProvisionError>> {
+        none()
+    }
+    fn sandbox_of(&self, _: &str) -> Option<String> {
+        None
+    }
     fn endpoint(&self, _: &str) -> Option<HarnessEndpoint> {
         None
     }

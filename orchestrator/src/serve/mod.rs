@@ -227,5 +227,5 @@ fn digest(programs: &BTreeMap<String, Arc<Program>>) -> String {
     for program in programs.values() {
         hasher.update(program.hash.as_bytes());
     }
-    hasher.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    format!("{:.12}", format!("{:x}", hasher.finalize()))
 }

@@ -218,6 +218,10 @@ codes! {
         "The input's schema lets other fields pass, but does not name this one; a run started without it fails at this expression."
         "Declare the field under `input.properties`, or correct its name.";
 
+    NOT_A_CONDITION "JR0309" Error "A condition is not true or false"
+        "An `if` is an expression that is true or false; this one is always another value, so the transition is never taken."
+        "Compare the value with something, as in `context.rounds > 0`.";
+
     PAYLOAD_NOT_OBJECT "JR0401" Error "A payload schema is not an object"
         "A payload is a set of named arguments, so its schema says `type: object`."
         "Write `payload: { type: object, properties: { … } }`.";

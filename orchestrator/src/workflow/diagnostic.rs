@@ -8,6 +8,12 @@ use std::sync::Arc;
 
 /// Most problems kept of one check: more than a person fixes in one go.
 pub const DIAGNOSTICS_MAX: usize = 200;
+/// Most problems of one severity collected from one file: a hostile file must not cost a search for each.
+const PROBLEMS_MAX: usize = 2 * DIAGNOSTICS_MAX;
+/// Longest message or fix in characters: both may repeat names of the file.
+const MESSAGE_MAX_CHARS: usize = 600;
+/// Most names looked at for a near one.
+const CANDIDATES_MAX: usize = 1_000;
 
 /// One problem.
 #[derive(Clone, Debug, Serialize)]
@@ -45,12 +51,12 @@ impl Diagnostic {
         Self {
             code: info.code,
             severity: info.severity,
-            message,
+            message: bounded(message),
             file: source.name.clone(),
             line,
             column,
             length: source.text[span.start..span.end].chars().count().max(1),
-            help,
+            help: help.map(bounded),
             source: Some(source.clone()),
             span,
         }
@@ -174,17 +180,36 @@ pub struct Problems {
     pub source: Arc<SourceText>,
     /// What was found, in order of finding.
     pub items: Vec<Diagnostic>,
+    errors: usize,
+    warnings: usize,
 }
 
 impl Problems {
     /// None yet.
     pub fn new(source: Arc<SourceText>) -> Self {
-        Self { source, items: Vec::new() }
+        Self { source, items: Vec::new(), errors: 0, warnings: 0 }
     }
 
     /// Adds one with a fix.
     pub fn add(&mut self, info: &CodeInfo, span: Span, message: impl Into<String>, help: impl Into<String>) {
-        self.items.push(Diagnostic::at(info, &self.source, span, message.into(), Some(help.into())));
+        let count = match info.severity {
+            Severity::Error => &mut self.errors,
+            Severity::Warning => &mut self.warnings,
+        };
+        *count += 1;
+        if *count <= PROBLEMS_MAX {
+            self.items.push(Diagnostic::at(info, &self.source, span, message.into(), Some(help.into())));
+        }
+    }
+
+    /// Has so much been found that searching for fixes is no use?
+    pub fn is_full(&self) -> bool {
+        self.errors.max(self.warnings) >= PROBLEMS_MAX
+    }
+
+    /// [`suggest`], while it is of use.
+    pub fn suggest<'a>(&self, wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+        if self.is_full() { String::new() } else { suggest(wrong, candidates) }
     }
 
     /// Was one of these codes reported?
@@ -193,11 +218,18 @@ impl Problems {
     }
 }
 
+fn bounded(text: String) -> String {
+    if text.len() <= MESSAGE_MAX_CHARS || text.chars().count() <= MESSAGE_MAX_CHARS {
+        return text;
+    }
+    text.chars().take(MESSAGE_MAX_CHARS).chain("…".chars()).collect()
+}
+
 /// ``did you mean `x`?`` when a candidate is near, else what there is.
 pub fn suggest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     /// Most names listed when none is near.
     const LISTED_MAX: usize = 12;
-    let mut all: Vec<&str> = candidates.into_iter().collect();
+    let mut all: Vec<&str> = candidates.into_iter().take(CANDIDATES_MAX).collect();
     all.sort_unstable();
     all.dedup();
     if let Some(near) = nearest(wrong, &all) {
@@ -213,15 +245,19 @@ pub fn suggest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -
 
 /// The candidate a typing mistake away, if any.
 fn nearest<'a>(wrong: &str, all: &[&'a str]) -> Option<&'a str> {
+    /// Longest name compared: comparing costs the product of both lengths, and longer ones are no typing mistakes.
+    const COMPARED_MAX: usize = 100;
     let length = wrong.chars().count();
+    if length > COMPARED_MAX {
+        return None;
+    }
     let allowed = (length / 3).clamp(1, 3).min(length.saturating_sub(1));
     let lower = wrong.to_lowercase();
-    let score = |name: &str| strsim::osa_distance(&lower, &name.to_lowercase());
-    let best = all.iter().map(|n| (score(n), *n)).min()?;
-    if best.0 <= allowed {
-        Some(best.1)
-    } else {
-        all.iter().copied().find(|n| wrong.len() >= 3 && n.starts_with(wrong))
+    let alike = all.iter().filter(|name| name.len().abs_diff(wrong.len()) <= 4 * allowed);
+    let best = alike.map(|name| (strsim::osa_distance(&lower, &name.to_lowercase()), *name)).min();
+    match best.filter(|(distance, _)| *distance <= allowed) {
+        Some((_, name)) => Some(name),
+        None => all.iter().copied().find(|name| length >= 3 && name.starts_with(wrong)),
     }
 }
 

@@ -2,26 +2,49 @@
 
 use super::model::{InvocationKind, Workflow};
 use crate::chart::{State, StateIx, StateKind, Transition, Trigger};
+use std::collections::HashMap;
 
 /// Most characters of a label; a picture is for the overview.
 const LABEL_MAX_CHARS: usize = 60;
 
+/// A workflow with the identifiers of its states.
+struct Picture<'w> {
+    workflow: &'w Workflow,
+    ids: Vec<String>,
+}
+
+impl<'w> Picture<'w> {
+    fn of(workflow: &'w Workflow) -> Self {
+        Self { workflow, ids: node_ids(workflow) }
+    }
+
+    fn id(&self, ix: StateIx) -> &str {
+        &self.ids[ix as usize]
+    }
+
+    fn node(&self, ix: StateIx) -> String {
+        if ix == 0 { "start".to_owned() } else { format!("s_{}", self.id(ix)) }
+    }
+}
+
 /// The workflow as a Mermaid state diagram.
 pub fn mermaid(workflow: &Workflow) -> String {
+    let picture = &Picture::of(workflow);
     let mut out = vec![format!("---\ntitle: {}\n---\nstateDiagram-v2", workflow.name)];
-    mermaid_children(workflow, 0, 1, &mut out);
+    mermaid_children(picture, 0, 1, &mut out);
     for (ix, state) in workflow.chart.states.iter().enumerate() {
         for transition in &state.transitions {
             let label = mermaid_text(&transition_label(transition));
-            let from = node_id(workflow, ix as StateIx);
+            let from = picture.id(ix as StateIx);
             if ix == 0 || transition.targets.is_empty() {
                 let note = if ix == 0 { "    note_root".to_owned() } else { format!("    {from}") };
-                let targets: Vec<&str> = transition.targets.iter().map(|t| path(workflow, *t)).collect();
+                let targets: Vec<&str> =
+                    transition.targets.iter().map(|t| workflow.chart.states[*t as usize].path.as_str()).collect();
                 let arrow = if targets.is_empty() { String::new() } else { format!(" → {}", targets.join(", ")) };
                 out.push(format!("{note} : {label}{arrow}"));
             } else {
                 for target in &transition.targets {
-                    out.push(format!("    {from} --> {} : {label}", node_id(workflow, *target)));
+                    out.push(format!("    {from} --> {} : {label}", picture.id(*target)));
                 }
             }
         }
@@ -32,27 +55,27 @@ pub fn mermaid(workflow: &Workflow) -> String {
     out.join("\n") + "\n"
 }
 
-fn mermaid_children(workflow: &Workflow, ix: StateIx, depth: usize, out: &mut Vec<String>) {
+fn mermaid_children(picture: &Picture<'_>, ix: StateIx, depth: usize, out: &mut Vec<String>) {
     let indent = "    ".repeat(depth);
-    let state = &workflow.chart.states[ix as usize];
+    let state = &picture.workflow.chart.states[ix as usize];
     let parallel = matches!(state.kind, StateKind::Parallel);
     if let StateKind::Compound { initial, .. } = &state.kind {
         for target in initial {
-            out.push(format!("{indent}[*] --> {}", node_id(workflow, *target)));
+            out.push(format!("{indent}[*] --> {}", picture.id(*target)));
         }
     }
     for (n, child) in state.children.iter().enumerate() {
         if parallel && n > 0 {
             out.push(format!("{indent}--"));
         }
-        let id = node_id(workflow, *child);
-        let below = &workflow.chart.states[*child as usize];
-        let label = mermaid_text(&state_label(workflow, *child));
+        let id = picture.id(*child);
+        let below = &picture.workflow.chart.states[*child as usize];
+        let label = mermaid_text(&state_label(picture.workflow, *child));
         if below.children.is_empty() {
             out.push(format!("{indent}state \"{label}\" as {id}"));
         } else {
             out.push(format!("{indent}state \"{label}\" as {id} {{"));
-            mermaid_children(workflow, *child, depth + 1, out);
+            mermaid_children(picture, *child, depth + 1, out);
             out.push(format!("{indent}}}"));
         }
         if matches!(below.kind, StateKind::Final { .. }) {
@@ -63,9 +86,10 @@ fn mermaid_children(workflow: &Workflow, ix: StateIx, depth: usize, out: &mut Ve
 
 /// The workflow as a DOT digraph; states with children are clusters.
 pub fn dot(workflow: &Workflow) -> String {
+    let picture = &Picture::of(workflow);
     let mut out = vec![format!("digraph \"{}\" {{", dot_text(&workflow.name))];
     out.push("    compound=true;\n    rankdir=LR;\n    node [shape=box, style=rounded];".to_owned());
-    dot_children(workflow, 0, 1, &mut out);
+    dot_children(picture, 0, 1, &mut out);
     for (ix, state) in workflow.chart.states.iter().enumerate() {
         for transition in &state.transitions {
             let label = dot_text(&transition_label(transition));
@@ -73,7 +97,7 @@ pub fn dot(workflow: &Workflow) -> String {
             let own = [from];
             let targets = if transition.targets.is_empty() { own.as_slice() } else { transition.targets.as_slice() };
             for target in targets.iter().filter(|t| ix > 0 || **t != from) {
-                out.push(dot_edge(workflow, from, *target, &label, transition.targets.is_empty()));
+                out.push(dot_edge(picture, from, *target, &label, transition.targets.is_empty()));
             }
         }
     }
@@ -81,71 +105,66 @@ pub fn dot(workflow: &Workflow) -> String {
     out.join("\n")
 }
 
-fn dot_children(workflow: &Workflow, ix: StateIx, depth: usize, out: &mut Vec<String>) {
+fn dot_children(picture: &Picture<'_>, ix: StateIx, depth: usize, out: &mut Vec<String>) {
     let indent = "    ".repeat(depth);
-    let state = &workflow.chart.states[ix as usize];
-    out.push(format!("{indent}{} [shape=point, label=\"\"];", dot_node(workflow, ix)));
+    let state = &picture.workflow.chart.states[ix as usize];
+    out.push(format!("{indent}{} [shape=point, label=\"\"];", picture.node(ix)));
     if let StateKind::Compound { initial, .. } = &state.kind {
         for target in initial {
-            out.push(dot_edge(workflow, ix, *target, "", false).replacen("    ", &indent, 1));
+            out.push(dot_edge(picture, ix, *target, "", false).replacen("    ", &indent, 1));
         }
     }
     for child in &state.children {
-        let below = &workflow.chart.states[*child as usize];
-        let label = dot_text(&state_label(workflow, *child));
+        let below = &picture.workflow.chart.states[*child as usize];
+        let label = dot_text(&state_label(picture.workflow, *child));
         if below.children.is_empty() {
             let shape = match below.kind {
                 StateKind::Final { .. } => ", peripheries=2",
                 StateKind::History { .. } => ", shape=circle",
                 _ => "",
             };
-            out.push(format!("{indent}{} [label=\"{label}\"{shape}];", dot_node(workflow, *child)));
+            out.push(format!("{indent}{} [label=\"{label}\"{shape}];", picture.node(*child)));
         } else {
             let style = if matches!(below.kind, StateKind::Parallel) { "dashed" } else { "rounded" };
-            out.push(format!("{indent}subgraph cluster_{} {{", node_id(workflow, *child)));
+            out.push(format!("{indent}subgraph cluster_{} {{", picture.id(*child)));
             out.push(format!("{indent}    label=\"{label}\";\n{indent}    style={style};"));
-            dot_children(workflow, *child, depth + 1, out);
+            dot_children(picture, *child, depth + 1, out);
             out.push(format!("{indent}}}"));
         }
     }
 }
 
-fn dot_edge(workflow: &Workflow, from: StateIx, to: StateIx, label: &str, dashed: bool) -> String {
-    let cluster = |ix: StateIx| ix > 0 && !workflow.chart.states[ix as usize].children.is_empty();
+fn dot_edge(picture: &Picture<'_>, from: StateIx, to: StateIx, label: &str, dashed: bool) -> String {
+    let cluster = |ix: StateIx| ix > 0 && !picture.workflow.chart.states[ix as usize].children.is_empty();
     let mut attributes = Vec::new();
     if !label.is_empty() {
         attributes.push(format!("label=\"{label}\""));
     }
-    let outside = |a: StateIx, b: StateIx| !(a < b && b <= workflow.chart.states[a as usize].last);
+    let outside = |a: StateIx, b: StateIx| !(a < b && b <= picture.workflow.chart.states[a as usize].last);
     if cluster(from) && outside(from, to) {
-        attributes.push(format!("ltail=cluster_{}", node_id(workflow, from)));
+        attributes.push(format!("ltail=cluster_{}", picture.id(from)));
     }
     if cluster(to) && outside(to, from) {
-        attributes.push(format!("lhead=cluster_{}", node_id(workflow, to)));
+        attributes.push(format!("lhead=cluster_{}", picture.id(to)));
     }
     if dashed {
         attributes.push("style=dashed".to_owned());
     }
     let attributes = if attributes.is_empty() { String::new() } else { format!(" [{}]", attributes.join(", ")) };
-    format!("    {} -> {}{attributes};", dot_node(workflow, from), dot_node(workflow, to))
+    format!("    {} -> {}{attributes};", picture.node(from), picture.node(to))
 }
 
-fn dot_node(workflow: &Workflow, ix: StateIx) -> String {
-    if ix == 0 { "start".to_owned() } else { format!("s_{}", node_id(workflow, ix)) }
-}
-
-fn path(workflow: &Workflow, ix: StateIx) -> &str {
-    &workflow.chart.states[ix as usize].path
-}
-
-/// The path as an identifier; the index keeps two that read alike apart.
-fn node_id(workflow: &Workflow, ix: StateIx) -> String {
-    let flat = |path: &str| path.replace(['.', '-'], "_");
-    let own = flat(path(workflow, ix));
-    let twin = workflow.chart.states.iter().enumerate().any(|(n, s)| n != ix as usize && flat(&s.path) == own);
+/// Paths as identifiers; the index keeps two that read alike apart.
+fn node_ids(workflow: &Workflow) -> Vec<String> {
+    let flat: Vec<String> = workflow.chart.states.iter().map(|s| s.path.replace(['.', '-'], "_")).collect();
+    let mut count: HashMap<&str, usize> = HashMap::new();
+    for id in &flat {
+        *count.entry(id).or_default() += 1;
+    }
     // A bare word such as `end` or `note` means something to Mermaid.
-    let reserved = matches!(own.as_str(), "state" | "note" | "end" | "direction" | "as" | "note_root" | "default");
-    if twin || reserved { format!("{own}_{ix}") } else { own }
+    let reserved = |id: &str| matches!(id, "state" | "note" | "end" | "direction" | "as" | "note_root" | "default");
+    let unique = |id: &String| count[id.as_str()] == 1 && !reserved(id);
+    flat.iter().enumerate().map(|(ix, id)| if unique(id) { id.clone() } else { format!("{id}_{ix}") }).collect()
 }
 
 fn state_label(workflow: &Workflow, ix: StateIx) -> String {

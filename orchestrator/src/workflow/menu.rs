@@ -6,31 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The state and its ancestors, from inside out.
 pub fn and_ancestors(chart: &Chart, state: StateIx) -> impl Iterator<Item = StateIx> + '_ {
-    std::iter::successors(Some(state), |ix| chart.states[*ix as usize].parent)
+    std::iter::once(state).chain(chart.ancestors(state))
 }
 
 /// The names of events a state's own transitions handle; catch-alls offer nothing.
 pub fn names(chart: &Chart, state: StateIx) -> impl Iterator<Item = &str> {
     let transitions = chart.states[state as usize].transitions.iter();
     transitions.flat_map(|t| if let Trigger::Events(d) = &t.trigger { d.as_slice() } else { &[] }).map(String::as_str)
-}
-
-/// The part of the chart that belongs to the Agent a state invokes: the state, its ancestors below the nearest one that
-/// invokes an Agent, and its descendants down to the next states that do.
-pub fn part(chart: &Chart, state: StateIx) -> Vec<StateIx> {
-    let invokes = |ix: StateIx| matches!(chart.states[ix as usize].invoke, Some(InvokeKind::Agent(_)));
-    let mut part: Vec<StateIx> = vec![state];
-    part.extend(and_ancestors(chart, state).skip(1).take_while(|ix| !invokes(*ix)));
-    let mut ix = state + 1;
-    while ix <= chart.states[state as usize].last {
-        if invokes(ix) {
-            ix = chart.states[ix as usize].last + 1;
-        } else {
-            part.push(ix);
-            ix += 1;
-        }
-    }
-    part
 }
 
 /// Fills in the derived set of each state that invokes an Agent and the Menu of each Agent.
@@ -40,7 +22,7 @@ pub fn derive(workflow: &mut Workflow) {
     let mut derived = BTreeMap::new();
     for (ix, state) in workflow.chart.states.iter().enumerate() {
         let Some(InvokeKind::Agent(agent)) = &state.invoke else { continue };
-        let part = part(&workflow.chart, ix as StateIx);
+        let part = workflow.chart.agent_part(ix as StateIx);
         let handled = part.iter().flat_map(|ix| names(&workflow.chart, *ix));
         let set: BTreeSet<String> = handled.filter(|e| workflow.may_pick(agent, e)).map(str::to_owned).collect();
         menus.entry(agent.clone()).or_default().extend(set.iter().cloned());

@@ -28,6 +28,11 @@ struct Canonical {
 }
 
 impl Program {
+    /// A program of no workflow: for reading a row whose text is gone.
+    pub fn empty(root: &str) -> Self {
+        Self { root: root.to_owned(), workflows: BTreeMap::new(), hash: String::new(), canonical: Arc::from("") }
+    }
+
     /// Builds the program that starts with `root`. Refused with an open part left, with the `--bind` line that fills it
     /// (spec W-5), and where a part needs a Workspace that is nowhere.
     pub fn build(catalog: &Catalog, root: &str, bindings: &Bindings) -> Result<Self, Diagnostics> {
@@ -83,7 +88,11 @@ fn unreadable(why: &str) -> Diagnostics {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// The root and everything it runs.
@@ -168,7 +177,7 @@ fn needs(definition: &Definition) -> Vec<(Span, String)> {
                 needs.push((agent.span, format!("the Agent `{}`", agent.value)));
             }
             Some(InvokeDef::Do { span, step: DoStep::Command { .. } }) => {
-                needs.push((*span, "this command".to_owned()))
+                needs.push((*span, "this command".to_owned()));
             }
             _ => {}
         }

@@ -3,7 +3,7 @@
 
 use super::codes;
 use super::definition::Definition;
-use super::diagnostic::{Problems, suggest};
+use super::diagnostic::Problems;
 use super::source::{Spanned, clip};
 use std::collections::HashMap;
 
@@ -85,7 +85,8 @@ impl Tree<'_> {
             } else if self.find(scope, &name.value).is_some() {
                 let message = format!("{what} names `{}`, which lies outside", clip(&name.value));
                 let children = self.definition.states[scope].children.iter();
-                let help = suggest(&name.value, children.map(|c| self.definition.states[*c].key.value.as_str()));
+                let help =
+                    problems.suggest(&name.value, children.map(|c| self.definition.states[*c].key.value.as_str()));
                 problems.add(&codes::INITIAL_OUTSIDE, name.span, message, help);
             } else {
                 self.unknown(scope, name, problems);
@@ -97,6 +98,10 @@ impl Tree<'_> {
 
     fn unknown(&self, from: usize, name: &Spanned<String>, problems: &mut Problems) {
         let states = &self.definition.states;
+        if problems.is_full() {
+            problems.add(&codes::UNKNOWN_TARGET, name.span, "", "");
+            return;
+        }
         let key = name.value.rsplit('.').next().unwrap_or(&name.value);
         let elsewhere: Vec<&str> =
             states.iter().skip(1).filter(|s| s.key.value == key).map(|s| s.path.as_str()).collect();
@@ -109,7 +114,7 @@ impl Tree<'_> {
                     visible.extend(states[at].children.iter().map(|c| states[*c].key.value.as_str()));
                     scope = states[at].parent;
                 }
-                suggest(&name.value, visible.into_iter().chain(elsewhere))
+                problems.suggest(&name.value, visible.into_iter().chain(elsewhere))
             }
         };
         problems.add(

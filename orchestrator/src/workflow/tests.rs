@@ -211,7 +211,8 @@ fn a_program_is_bounded() {
 
 #[test]
 fn too_many_states_are_refused_once() {
-    let states: String = (0..2_500).map(|n| format!("  s{n}: {{ final: true }}\n")).collect();
+    let states: Vec<String> = (0..2_500).map(|n| format!("  s{n}: {{ final: true }}")).collect();
+    let states = states.join("\n");
     let problems = catalog(&[("w", &format!("workflow: w\ninitial: s0\nstates:\n{states}"))]).unwrap_err();
     assert_eq!(codes_of(&problems), ["JR0116"]);
 }
@@ -269,4 +270,20 @@ fn targets_resolve_from_inside_out() {
     assert_eq!((target("a.a", 0), target("a.a", 1)), ("a.b", "z"));
     assert_eq!((target("a.b", 0), target("a.b", 1)), ("a.a", "c.b"));
     assert_eq!(target("a", 0), "a.b", "a compound's own children come first");
+}
+
+#[test]
+fn a_hostile_file_is_answered_with_a_bounded_report() {
+    let states: Vec<String> = (0..1_900)
+        .map(|n| format!("state-with-a-long-name-{n}: {{ on: {{ go: [nowhere-{n}, else-{n}, x-{n}], e{n}: state-with-a-long-name-{n} }} }}"))
+        .collect();
+    let text = format!("{{ workflow: w, initial: nobody, states: {{ {} }} }}", states.join(", "));
+    let problems = catalog(&[("w", &text)]).unwrap_err();
+    assert_eq!(problems.items.len(), DIAGNOSTICS_MAX);
+    assert!(problems.dropped > 0 && problems.plain().len() < 100_000);
+    let (long, other) = ("x".repeat(200_000), "y".repeat(200_000));
+    let text =
+        format!("workflow: w\n{long}: 1\nagents: {{ {long}: 3 }}\ninitial: {other}\nstates: {{ {long}: {{}} }}\n");
+    let problems = catalog(&[("w", &text)]).unwrap_err();
+    assert!(problems.plain().len() < 20_000, "{}", problems.plain().len());
 }

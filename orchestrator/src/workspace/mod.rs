@@ -149,6 +149,10 @@ pub trait SandboxProvider: Send + Sync + 'static {
         attempt: u32,
         request: &'a crate::run::core::DoRequest,
     ) -> ProviderFuture<'a, crate::run::core::DoResult>;
+    /// Brings the repository of this identity up to date in the Sandbox's clones.
+    fn fetch<'a>(&'a self, name: &'a str, identity: &'a str) -> ProviderFuture<'a, Result<(), ProvisionError>>;
+    /// The Sandbox that this Sandbox token belongs to.
+    fn sandbox_of(&self, token: &str) -> Option<String>;
     /// How to dial the Harness of a Sandbox that is up, or `None`.
     fn endpoint(&self, name: &str) -> Option<HarnessEndpoint>;
     /// The Instance Harness for Menu-only Agents; started at the first call.

@@ -10,7 +10,7 @@ pub use model::Model;
 pub use tail::Tail;
 
 use super::exit::{Done, Exit, Failure};
-use super::follow::{Patience, Progress, Rest, exit_of, follow, settled};
+use super::follow::{Progress, Rest, Until, exit_of, follow, settled};
 use super::interrupt::Interrupts;
 use super::reach::{Reach, own};
 use super::run::park;
@@ -31,7 +31,7 @@ pub const WORKFLOW: &str = include_str!("../../../../examples/fix-test/workflow.
 /// Its name.
 const WORKFLOW_NAME: &str = "fix-test";
 /// How long the Workspace's removal may take.
-const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+const SETTLE_LIMIT: Duration = Duration::from_mins(1);
 /// Most lines of the diff that are shown.
 const DIFF_MAX_LINES: usize = 200;
 
@@ -151,7 +151,7 @@ impl Try {
         output::say(&if again { format!("an earlier try goes on: run {run}") } else { format!("run {run} started") });
         let mut progress = Progress::new().with_tail(Tail::of(&dir.join(crate::config::STATE_DIR).join("logs"), again));
         loop {
-            let status = match follow(&reach.client, &run, &mut progress, Patience::UntilGate).await? {
+            let status = match follow(&reach.client, &run, &mut progress, Until::Gate).await? {
                 Rest::Ended(status) => return ended(reach, global, dir, plan, &run, status).await,
                 Rest::Gate(status) | Rest::Idle(status) => status,
             };
@@ -171,20 +171,20 @@ impl Try {
             } else if output::interactive() {
                 match gate::ask(&reach.client, &run, &open).await {
                     Ok(true) => {}
-                    Ok(false) => return Ok(self.parked(global, &run, &status)),
+                    Ok(false) => return Ok(parked(global, &run, &status)),
                     Err(failure) => output::say(&failure.text()),
                 }
             } else {
-                return Ok(self.parked(global, &run, &status));
+                return Ok(parked(global, &run, &status));
             }
         }
     }
+}
 
-    fn parked(&self, global: &Global, run: &str, status: &Value) -> Exit {
-        let exit = park(global, run, status);
-        output::say("Or start `jr2 try` again: it goes on from here.");
-        exit
-    }
+fn parked(global: &Global, run: &str, status: &Value) -> Exit {
+    let exit = park(global, run, status);
+    output::say("Or start `jr2 try` again: it goes on from here.");
+    exit
 }
 
 /// The scripted or real model of the try that a folder holds, when it holds one.

@@ -35,7 +35,7 @@ pub struct Plan {
 pub fn new_key() -> Result<String, Failure> {
     let mut bytes = [0; KEY_BYTES];
     getrandom::fill(&mut bytes).map_err(|e| Failure::failed(format!("no random bytes: {e}")))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(jr2_shared::harness::base64url(&bytes))
 }
 
 impl Plan {

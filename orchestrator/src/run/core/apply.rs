@@ -18,6 +18,9 @@ impl Work<'_> {
             return self.settle_leftover(input); // these come after a run ended too
         }
         if self.row.status.is_ended() {
+            if let Input::Provisioned { .. } | Input::ProvisionFailed { .. } = input {
+                return self.settle_leftover(input);
+            }
             return self.refuse_ended(input);
         }
         match input {
@@ -33,7 +36,7 @@ impl Work<'_> {
             Input::Provisioned { sandbox, provisioned } => self.provisioned(sandbox, provisioned),
             Input::ProvisionFailed { sandbox, reason, message } => self.provision_failed(sandbox, reason, message),
             Input::SandboxLost { sandbox, reason, message } => self.sandbox_lost(sandbox, reason, message),
-            Input::Tick => self.tick(),
+            Input::Tick { hold } => self.tick(*hold),
             Input::Raise { actor, event } => self.raise(*actor, event),
             Input::ChildEnded { serial, end } => self.child_ended(*serial, end),
             Input::Again { serial } => self.again(*serial),

@@ -56,6 +56,9 @@ impl Work<'_> {
         if at == 0 {
             self.end_run(Status::Error, Some(reason.to_owned()));
         } else {
+            if let Some(actor) = self.actor_mut(at) {
+                actor.chart = None; // nothing may move it any more
+            }
             self.row.queue.push_back(Input::ChildEnded { serial: at, end: ChildEnd::Fault(reason.to_owned()) });
         }
     }
@@ -96,13 +99,12 @@ impl Work<'_> {
 
     /// A person ends the run: Turns are aborted, Sandboxes removed unless told to keep them (spec 4.5).
     pub fn cancel(&mut self, keep: bool) {
+        self.keep = keep;
         self.stop_invocations(0);
         let root = &mut self.row.root;
         root.timers.clear();
         root.buffered.clear();
-        if !keep {
-            self.abandon_workspace(0);
-        }
+        self.abandon_workspace(0);
         self.end_run(Status::Cancelled, Some("cancelled by a person".to_owned()));
         self.answer(200, json!({ "ok": true }));
     }
@@ -119,7 +121,7 @@ impl Work<'_> {
     pub fn stop_child(&mut self, mut child: Actor, sandbox: Option<String>) {
         let own = child.workspace.as_ref().map(|w| w.spec.name.clone()).or(sandbox);
         for invoked in std::mem::take(&mut child.invoked).into_values() {
-            self.stop_invoked_in(invoked, own.clone());
+            self.stop_invoked_in(&child.workflow, invoked, own.clone());
         }
         if let Some(workspace) = child.workspace.take() {
             if !matches!(workspace.phase, WorkspacePhase::Done | WorkspacePhase::Lost | WorkspacePhase::Teardown) {
@@ -139,14 +141,22 @@ impl Work<'_> {
     }
 
     fn remove_sandbox(&mut self, spec: crate::workspace::SandboxSpec, uid: String) {
+        if self.keep {
+            self.row.kept.push(spec.name);
+            return;
+        }
         self.row.deletes.push(RowDelete { spec: spec.clone(), uid: uid.clone() });
-        self.effects.push(Effect::Teardown { spec, uid });
+        if !uid.is_empty() {
+            self.effects.push(Effect::Teardown { spec, uid }); // one still being made is removed once it is there
+        }
     }
 
     /// Answers to aborts and teardowns: they come after a run ended too.
     pub fn settle_leftover(&mut self, input: &Input) {
         match input {
             Input::Aborted { iid, up_to } => self.aborted(iid, up_to.as_deref()),
+            Input::Provisioned { sandbox, provisioned } => self.provisioned(sandbox, provisioned),
+            Input::ProvisionFailed { sandbox, .. } => self.sandbox_gone(sandbox),
             Input::TornDown { sandbox, branches, .. } => {
                 for branch in branches {
                     self.row.branches.push(branch.clone());
@@ -163,7 +173,7 @@ impl Work<'_> {
     }
 
     /// A removed (or deliberately kept) Sandbox: whoever waited for it goes on.
-    fn sandbox_gone(&mut self, sandbox: &str) {
+    pub fn sandbox_gone(&mut self, sandbox: &str) {
         let before = self.row.deletes.len();
         self.row.deletes.retain(|d| d.spec.name != sandbox);
         self.changed |= self.row.deletes.len() != before || !self.feed.is_empty();

@@ -257,17 +257,18 @@ impl Work<'_> {
     /// A state was left: what it invoked stops.
     pub fn stop_invoked(&mut self, at: ActorRef, invoked: Invoked) {
         let sandbox = self.workspace_of(at).map(|w| w.spec.name.clone());
-        self.stop_invoked_in(invoked, sandbox);
+        let workflow = self.actor(at).map(|a| a.workflow.clone()).unwrap_or_default();
+        self.stop_invoked_in(&workflow, invoked, sandbox);
     }
 
-    pub(super) fn stop_invoked_in(&mut self, invoked: Invoked, sandbox: Option<String>) {
+    pub(super) fn stop_invoked_in(&mut self, workflow: &str, invoked: Invoked, sandbox: Option<String>) {
         self.changed = true;
         let serial = invoked.serial;
         match invoked.kind {
             InvokedKind::Agent(turn) => {
                 self.effects.push(Effect::Forget { serial });
                 self.remember_conversation(&turn);
-                self.abort_turn(&turn, sandbox);
+                self.abort_turn(workflow, &turn, sandbox);
             }
             InvokedKind::Run(child) => self.stop_child(*child, sandbox),
             InvokedKind::Do(_) => self.effects.push(Effect::Forget { serial }),
@@ -276,9 +277,13 @@ impl Work<'_> {
     }
 
     /// Writes the abort into the row in the same save (decision 33).
-    pub fn abort_turn(&mut self, ended: &turn::Turn, sandbox: Option<String>) {
+    pub fn abort_turn(&mut self, workflow: &str, ended: &turn::Turn, sandbox: Option<String>) {
         let Some(abort) = turn::exit(ended) else { return };
-        let access = self.agent_access(&ended.frame.agent);
+        if sandbox.as_deref().is_some_and(|name| self.is_lost(name)) {
+            return;
+        }
+        let agents = self.program.workflows.get(workflow).map(|w| &w.agents);
+        let access = agents.and_then(|a| a.get(&ended.frame.agent)).map(|a| a.workspace);
         let on_instance = access == Some(jr2_shared::harness::Access::None);
         let abort = RowAbort {
             abort,
@@ -287,10 +292,6 @@ impl Work<'_> {
         };
         self.row.aborts.push(abort.clone());
         self.effects.push(Effect::Abort(abort));
-    }
-
-    fn agent_access(&self, agent: &str) -> Option<jr2_shared::harness::Access> {
-        self.program.workflows.values().find_map(|w| w.agents.get(agent)).map(|a| a.workspace)
     }
 }
 

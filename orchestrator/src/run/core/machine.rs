@@ -22,6 +22,8 @@ pub(super) struct Work<'p> {
     pub feed: Vec<FeedEntry>,
     pub taken: Vec<String>,
     pub reply: Reply,
+    /// Sandboxes are kept, not removed (`jr2 cancel --keep`).
+    pub keep: bool,
     drawn: u64,
 }
 
@@ -57,6 +59,7 @@ impl<'p> Work<'p> {
             feed: Vec::new(),
             taken: Vec::new(),
             reply: Reply::None,
+            keep: false,
             drawn: 0,
         }
     }

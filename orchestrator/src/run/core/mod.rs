@@ -149,7 +149,10 @@ pub enum Input {
         message: String,
     },
     /// The clock moved: what is due fires, one thing a save.
-    Tick,
+    Tick {
+        /// Delays of states with a live Turn wait for its re-attachment (decision 41).
+        hold: bool,
+    },
     /// The run was moved to a new text (`jr2 adopt`).
     Adopt {
         /// Hash of the new program.

@@ -57,9 +57,9 @@ fn has_live_turn(actor: &Actor, state: StateIx) -> bool {
 
 impl Work<'_> {
     /// Fires the earliest thing that is due.
-    pub fn tick(&mut self) {
+    pub fn tick(&mut self, hold: bool) {
         let now = self.now();
-        let Some(due) = earliest(&self.row.root, 0, false).filter(|d| d.at <= now) else { return };
+        let Some(due) = earliest(&self.row.root, 0, hold).filter(|d| d.at <= now) else { return };
         self.changed = true;
         match due.what {
             What::Retry(serial) => self.again(serial),

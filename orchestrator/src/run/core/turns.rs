@@ -207,7 +207,8 @@ impl Work<'_> {
         self.effects.push(Effect::Forget { serial });
         self.remember_conversation(turn);
         let sandbox = self.workspace_of(at).map(|w| w.spec.name.clone());
-        self.abort_turn(turn, sandbox);
+        let workflow = self.actor(at).map(|a| a.workflow.clone()).unwrap_or_default();
+        self.abort_turn(&workflow, turn, sandbox);
         let detail = json!({ "instanceId": turn.iid.as_str() });
         self.invocation_failed(serial, "agent.fault", &bounded(reason, FAULT_REASON_MAX_CHARS), detail);
     }

@@ -9,10 +9,6 @@ use crate::run::{FeedKind, WorkspacePhase, WorkspaceRecord};
 use crate::workflow::{OPEN, WorkspaceDefinition};
 use crate::workspace::{Provisioned, RepoBinding, SandboxSpec};
 use serde_json::json;
-use sha2::{Digest, Sha256};
-
-/// Longest Sandbox name before its hash (spec K-14).
-const NAME_MAX_CHARS: usize = 55;
 
 impl Work<'_> {
     /// Begins an actor: its Workspace first, when it has one.
@@ -72,7 +68,7 @@ impl Work<'_> {
         };
         let (repos, branch) = resolve(&scope)?;
         Ok(SandboxSpec {
-            name: sandbox_name(self.row.id.as_str(), &self.path(at), at),
+            name: crate::workspace::sandbox_name(self.row.id.as_str(), &self.path(at), at),
             run: self.row.id.as_str().to_owned(),
             repos,
             branch,
@@ -82,7 +78,9 @@ impl Work<'_> {
 
     /// A Sandbox runs: its actor's chart starts.
     pub fn provisioned(&mut self, sandbox: &str, provisioned: &Provisioned) {
-        let Some(at) = self.owner(sandbox, WorkspacePhase::Provisioning) else { return };
+        let Some(at) = self.owner(sandbox, WorkspacePhase::Provisioning) else {
+            return self.remove_late_sandbox(sandbox, &provisioned.uid);
+        };
         let now = self.now();
         let Some(workspace) = self.actor_mut(at).and_then(|a| a.workspace.as_mut()) else { return };
         workspace.phase = WorkspacePhase::Running;
@@ -94,9 +92,21 @@ impl Work<'_> {
         self.start_chart(at);
     }
 
+    /// It came after nobody waited any more (spec K-11): removed now that its uid is known.
+    fn remove_late_sandbox(&mut self, sandbox: &str, uid: &str) {
+        let waiting = self.row.deletes.iter_mut().find(|d| d.spec.name == sandbox && d.uid.is_empty());
+        let Some(delete) = waiting else { return };
+        delete.uid = uid.to_owned();
+        let spec = delete.spec.clone();
+        self.changed = true;
+        self.effects.push(Effect::Teardown { spec, uid: uid.to_owned() });
+    }
+
     /// A Sandbox could not be made: the actor ends in fault, nothing is left behind.
     pub fn provision_failed(&mut self, sandbox: &str, reason: &str, message: &str) {
-        let Some(at) = self.owner(sandbox, WorkspacePhase::Provisioning) else { return };
+        let Some(at) = self.owner(sandbox, WorkspacePhase::Provisioning) else {
+            return self.sandbox_gone(sandbox);
+        };
         if let Some(workspace) = self.actor_mut(at).and_then(|a| a.workspace.as_mut()) {
             workspace.phase = WorkspacePhase::Done;
         }
@@ -121,38 +131,16 @@ impl Work<'_> {
         self.deliver_mechanism(at, &event);
     }
 
+    /// A Sandbox that is gone answers no abort: nothing of it runs any more (decision 33).
+    pub fn is_lost(&self, sandbox: &str) -> bool {
+        self.owner(sandbox, WorkspacePhase::Lost).is_some()
+    }
+
     fn owner(&self, sandbox: &str, phase: WorkspacePhase) -> Option<ActorRef> {
         self.actors().into_iter().find(|at| {
             self.actor(*at)
                 .and_then(|a| a.workspace.as_ref())
                 .is_some_and(|w| w.spec.name == sandbox && w.phase == phase)
         })
-    }
-}
-
-/// Deterministic, so a restore finds the same Sandbox (spec K-14); the serial tells entries apart (decision 42).
-fn sandbox_name(run: &str, path: &str, at: ActorRef) -> String {
-    let slug: String = path
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
-        .take(NAME_MAX_CHARS)
-        .collect();
-    let slug = if slug.is_empty() { "root".to_owned() } else { slug };
-    let start: String = run.chars().take(8).collect();
-    let mut name = format!("ws-{start}-{slug}");
-    name.truncate(NAME_MAX_CHARS);
-    let digest = Sha256::digest(format!("{run}/{path}/{at}").as_bytes());
-    let hash = digest.iter().take(5).fold(0u64, |n, b| n << 8 | u64::from(*b));
-    format!("{name}-{}", base36(hash))
-}
-
-fn base36(mut n: u64) -> String {
-    let mut out = Vec::new();
-    loop {
-        out.push(char::from_digit((n % 36) as u32, 36).unwrap_or('0'));
-        n /= 36;
-        if n == 0 {
-            return out.iter().rev().collect();
-        }
     }
 }

@@ -3,9 +3,9 @@
 use super::structure::MECHANISM_WORDS;
 use crate::workflow::codes;
 use crate::workflow::definition::{Definition, InvokeDef, StateDef, TransitionDef, TriggerDef};
-use crate::workflow::diagnostic::{Problems, suggest};
+use crate::workflow::diagnostic::Problems;
 use crate::workflow::shape::NameRule;
-use crate::workflow::source::{Spanned, clip};
+use crate::workflow::source::{Span, Spanned, clip};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
@@ -24,8 +24,10 @@ pub const MECHANISM_EVENTS: [(&str, Option<&[&str]>); 9] = [
 
 pub fn check(definition: &Definition, problems: &mut Problems) {
     let handled = handled(definition);
+    let raised = definition.raises.iter().map(|r| r.value.as_str());
+    let own: HashSet<&str> = definition.events.iter().map(|e| e.name.value.as_str()).chain(raised).collect();
     for descriptor in &handled {
-        known_event(definition, descriptor, problems);
+        known_event(definition, &own, descriptor, problems);
     }
     for state in &definition.states {
         shadowed(state, problems);
@@ -34,7 +36,7 @@ pub fn check(definition: &Definition, problems: &mut Problems) {
     agents(definition, problems);
     for key in definition.sets.iter().filter(|key| !definition.context.contains_key(&key.value)) {
         let message = format!("`set` writes `{}`, which is not under `context`", clip(&key.value));
-        let near = suggest(&key.value, definition.context.keys().map(String::as_str));
+        let near = problems.suggest(&key.value, definition.context.keys().map(String::as_str));
         let help = if near.starts_with("did") { near } else { format!("add `{}` under `context`", clip(&key.value)) };
         problems.add(&codes::UNDECLARED_CONTEXT, key.span, message, help);
     }
@@ -53,14 +55,12 @@ pub fn stem(descriptor: &str) -> &str {
     descriptor.strip_suffix(".*").or_else(|| descriptor.strip_suffix('.')).unwrap_or(descriptor)
 }
 
-fn known_event(definition: &Definition, descriptor: &Spanned<String>, problems: &mut Problems) {
+fn known_event(definition: &Definition, own: &HashSet<&str>, descriptor: &Spanned<String>, problems: &mut Problems) {
     let name = stem(&descriptor.value);
     // What is no name at all was reported with its shape.
     if !NameRule::Events.admits(&descriptor.value) {
         return;
     }
-    let raised = definition.raises.iter().map(|r| r.value.as_str());
-    let own: HashSet<&str> = definition.events.iter().map(|e| e.name.value.as_str()).chain(raised).collect();
     if name == "*" || own.contains(name) || MECHANISM_WORDS.contains(&name) {
         return;
     }
@@ -76,19 +76,19 @@ fn known_event(definition: &Definition, descriptor: &Spanned<String>, problems: 
         }
         let paths = definition.states.iter().filter(|s| !s.children.is_empty() && !s.path.is_empty());
         let message = format!("`{}` names no state that has children", clip(&descriptor.value));
-        let help = suggest(path, paths.map(|s| s.path.as_str()));
+        let help = problems.suggest(path, paths.map(|s| s.path.as_str()));
         problems.add(&codes::UNKNOWN_TARGET, descriptor.span, message, help);
         return;
     }
     let message = format!("the event `{}` is handled but not declared", clip(name));
-    let help = suggest(name, own.into_iter().chain(mechanism));
+    let help = problems.suggest(name, own.iter().copied().chain(mechanism));
     let help = if help.starts_with("did") { help } else { format!("add `{}` under `events`", clip(name)) };
     problems.add(&codes::UNDECLARED_EVENT, descriptor.span, message, help);
 }
 
 /// Transitions that an earlier one always wins over, and conditions that are plainly false.
 fn shadowed(state: &StateDef, problems: &mut Problems) {
-    let mut always_taken: HashMap<String, usize> = HashMap::new();
+    let mut always_taken: HashMap<String, Span> = HashMap::new();
     for transition in &state.transitions {
         let constant = transition.guard.as_ref().and_then(|g| g.constant());
         if constant == Some(&Value::Bool(false)) {
@@ -97,7 +97,8 @@ fn shadowed(state: &StateDef, problems: &mut Problems) {
             continue;
         }
         let keys = trigger_keys(transition);
-        if let Some(line) = keys.iter().find_map(|key| always_taken.get(key)) {
+        if let Some(first) = keys.iter().find_map(|key| always_taken.get(key)) {
+            let (line, _) = if problems.is_full() { (0, 0) } else { problems.source.position(first.start) };
             let message = format!("this transition is never taken: the one on line {line} always is");
             problems.add(
                 &codes::SHADOWED,
@@ -106,8 +107,7 @@ fn shadowed(state: &StateDef, problems: &mut Problems) {
                 "give the earlier one an `if`, or remove this one",
             );
         } else if !transition.guarded || constant == Some(&Value::Bool(true)) {
-            let (line, _) = problems.source.position(transition.span.start);
-            always_taken.extend(keys.into_iter().map(|key| (key, line)));
+            always_taken.extend(keys.into_iter().map(|key| (key, transition.span)));
         }
     }
 }
@@ -121,7 +121,8 @@ fn trigger_keys(transition: &TransitionDef) -> Vec<String> {
 }
 
 fn unused(definition: &Definition, handled: &[&Spanned<String>], problems: &mut Problems) {
-    let caught = |name: &str| handled.iter().any(|d| matches!(stem(&d.value), "*") || stem(&d.value) == name);
+    let stems: HashSet<&str> = handled.iter().map(|d| stem(&d.value)).collect();
+    let caught = |name: &str| stems.contains("*") || stems.contains(name);
     for event in definition.events.iter().filter(|e| !caught(&e.name.value)) {
         let message = format!("the event `{}` is never handled", event.name.value);
         problems.add(&codes::EVENT_UNUSED, event.name.span, message, "handle it in a state, or remove it");
@@ -139,7 +140,7 @@ fn agents(definition: &Definition, problems: &mut Problems) {
         used.insert(agent.value.as_str());
         if !definition.agents.iter().any(|(name, _)| name.value == agent.value) {
             let message = format!("there is no Agent `{}`", clip(&agent.value));
-            let help = suggest(&agent.value, definition.agents.iter().map(|(name, _)| name.value.as_str()));
+            let help = problems.suggest(&agent.value, definition.agents.iter().map(|(name, _)| name.value.as_str()));
             problems.add(&codes::UNKNOWN_AGENT, agent.span, message, help);
         }
         if prompt.is_none() && state.has("prompt").is_none() {

@@ -3,7 +3,7 @@
 use super::events::{MECHANISM_EVENTS, stem};
 use crate::workflow::codes;
 use crate::workflow::definition::{Definition, Sight, Site};
-use crate::workflow::diagnostic::{Problems, suggest};
+use crate::workflow::diagnostic::Problems;
 use crate::workflow::source::{Node, NodeKind, Span, clip};
 
 /// Names an expression can start with.
@@ -87,7 +87,7 @@ impl<'d> Names<'d> {
             ("workspace", _) => self.workspace(field, problems),
             (root, _) if !ROOTS.contains(&root) => {
                 let message = format!("`{}` is not a name an expression can see", clip(root));
-                self.report(&codes::UNKNOWN_NAME, &message, &suggest(root, ROOTS), problems);
+                self.report(&codes::UNKNOWN_NAME, &message, &problems.suggest(root, ROOTS), problems);
             }
             _ => {}
         }
@@ -106,7 +106,7 @@ impl<'d> Names<'d> {
 
     fn context(&self, field: Option<&str>, problems: &mut Problems) {
         let Some(field) = field.filter(|f| !self.definition.context.contains_key(*f)) else { return };
-        let help = suggest(field, self.definition.context.keys().map(String::as_str));
+        let help = problems.suggest(field, self.definition.context.keys().map(String::as_str));
         let help = if help.starts_with("did") { help } else { format!("add `{}` under `context`", clip(field)) };
         self.report(&codes::UNKNOWN_CONTEXT, &format!("`{}` is not under `context`", clip(field)), &help, problems);
     }
@@ -119,7 +119,7 @@ impl<'d> Names<'d> {
         }
         let info = if fields.closed { &codes::UNKNOWN_INPUT } else { &codes::UNDECLARED_INPUT };
         let message = format!("the input has no field `{}`", clip(field));
-        self.report(info, &message, &suggest(field, fields.names), problems);
+        self.report(info, &message, &problems.suggest(field, fields.names), problems);
     }
 
     fn event(&self, events: &[String], field: Option<&str>, problems: &mut Problems) {
@@ -135,7 +135,7 @@ impl<'d> Names<'d> {
             return;
         }
         let message = format!("the payload of `{}` has no field `{}`", clip(&events.join(" ")), clip(field));
-        let help = suggest(field, known);
+        let help = problems.suggest(field, known);
         let help = if help == "there is none" { "declare it under the event's `payload`".to_owned() } else { help };
         self.report(&codes::UNKNOWN_EVENT_FIELD, &message, &help, problems);
     }
@@ -157,7 +157,7 @@ impl<'d> Names<'d> {
     fn fixed(&self, field: Option<&str>, known: &[&str], problems: &mut Problems) {
         let Some(field) = field.filter(|f| !known.contains(f)) else { return };
         let message = format!("`{}` has no field `{}`", self.path[0], clip(field));
-        self.report(&codes::UNKNOWN_FIELD, &message, &suggest(field, known.iter().copied()), problems);
+        self.report(&codes::UNKNOWN_FIELD, &message, &problems.suggest(field, known.iter().copied()), problems);
     }
 
     fn workspace(&self, field: Option<&str>, problems: &mut Problems) {
@@ -169,7 +169,7 @@ impl<'d> Names<'d> {
             return;
         }
         let message = format!("the Workspace has no repository `{}`", clip(slot));
-        let help = suggest(slot, workspace.repos.iter().map(|(name, _)| name.value.as_str()));
+        let help = problems.suggest(slot, workspace.repos.iter().map(|(name, _)| name.value.as_str()));
         self.report(&codes::UNKNOWN_FIELD, &message, &help, problems);
     }
 }

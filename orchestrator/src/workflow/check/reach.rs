@@ -6,6 +6,7 @@ use crate::workflow::definition::Definition;
 use crate::workflow::diagnostic::Problems;
 use crate::workflow::model::Workflow;
 use serde_json::Value;
+use std::collections::HashSet;
 
 pub fn check(definition: &Definition, workflow: &Workflow, problems: &mut Problems) {
     let chart = &workflow.chart;
@@ -65,35 +66,24 @@ pub fn reached(chart: &Chart) -> Vec<bool> {
     reached
 }
 
-fn is_ancestor(chart: &Chart, a: StateIx, b: StateIx) -> bool {
-    a < b && b <= chart.states[a as usize].last
-}
-
 /// The state whose active descendants the transition leaves.
 fn domain(chart: &Chart, source: StateIx, transition: &Transition) -> StateIx {
     let compound = |ix: StateIx| matches!(chart.states[ix as usize].kind, StateKind::Compound { .. });
-    let inside = |scope: StateIx| transition.targets.iter().all(|t| is_ancestor(chart, scope, *t));
+    let inside = |scope: StateIx| transition.targets.iter().all(|t| chart.is_descendant(*t, scope));
     if compound(source) && !transition.reenter && inside(source) {
         return source;
     }
-    let mut at = chart.states[source as usize].parent;
-    while let Some(ix) = at {
-        if compound(ix) && inside(ix) {
-            return ix;
-        }
-        at = chart.states[ix as usize].parent;
-    }
-    0
+    chart.ancestors(source).find(|ix| inside(*ix)).unwrap_or(0)
 }
 
 /// Can both be active at once?
 fn together(chart: &Chart, a: StateIx, b: StateIx) -> bool {
-    if a == b || is_ancestor(chart, a, b) || is_ancestor(chart, b, a) {
+    if a == b || chart.is_descendant(b, a) || chart.is_descendant(a, b) {
         return true;
     }
     let mut at = a;
     while let Some(parent) = chart.states[at as usize].parent {
-        if is_ancestor(chart, parent, b) {
+        if chart.is_descendant(b, parent) {
             return matches!(chart.states[parent as usize].kind, StateKind::Parallel);
         }
         at = parent;
@@ -161,15 +151,14 @@ fn endless(definition: &Definition, chart: &Chart, reached: &[bool], problems: &
             transitions.filter(|(_, t)| t.trigger == Trigger::Always).find(|(_, t)| certain(t))
         };
         let Some((index, first)) = always(ix) else { continue };
-        let inside = first.targets.iter().all(|t| is_ancestor(chart, ix as StateIx, *t) || *t == ix as StateIx);
-        let mut seen = vec![ix];
+        let inside = first.targets.iter().all(|t| chart.is_descendant(*t, ix as StateIx) || *t == ix as StateIx);
+        let mut seen = HashSet::from([ix]);
         let mut at = first.targets.first().copied();
         while let Some(next) = at {
             let leaf = default_leaf(chart, next) as usize;
-            if seen.contains(&leaf) {
+            if !seen.insert(leaf) {
                 break;
             }
-            seen.push(leaf);
             at = always(leaf).and_then(|(_, t)| t.targets.first().copied());
         }
         let back = at.is_some_and(|next| default_leaf(chart, next) as usize == ix);

@@ -2,7 +2,7 @@
 
 use crate::workflow::codes;
 use crate::workflow::definition::{Definition, InvokeDef, StateDef};
-use crate::workflow::diagnostic::{Problems, suggest};
+use crate::workflow::diagnostic::Problems;
 use crate::workflow::model::{Audience, DoStep, OPEN, model_parts};
 use crate::workflow::parse::AUDIENCE_WORDS;
 use crate::workflow::source::{Span, clip};
@@ -172,7 +172,7 @@ fn names(definition: &Definition, problems: &mut Problems) {
     let known = |name: &str| agents().any(|agent| agent == name);
     for sender in definition.events.iter().flat_map(|e| &e.senders).filter(|s| !known(&s.value)) {
         let message = format!("`from` names `{}`, which is no Agent", clip(&sender.value));
-        let help = suggest(&sender.value, agents().chain(AUDIENCE_WORDS));
+        let help = problems.suggest(&sender.value, agents().chain(AUDIENCE_WORDS));
         problems.add(&codes::UNKNOWN_AGENT, sender.span, message, help);
     }
 }

@@ -1,8 +1,7 @@
 //! Invocations: can their picks be made, can anybody answer, does a failure lead straight back?
 
-use super::events::stem;
 use super::reach::reached;
-use crate::chart::{StateIx, StateKind, Trigger};
+use crate::chart::{self, StateIx, StateKind, Trigger};
 use crate::workflow::codes;
 use crate::workflow::definition::Definition;
 use crate::workflow::diagnostic::Problems;
@@ -40,26 +39,18 @@ pub fn check(definition: &Definition, workflow: &Workflow, problems: &mut Proble
 fn handles(workflow: &Workflow, state: StateIx, event: &str) -> bool {
     menu::and_ancestors(&workflow.chart, state).any(|ix| {
         let transitions = &workflow.chart.states[ix as usize].transitions;
-        transitions.iter().any(|t| matches!(&t.trigger, Trigger::Events(d) if d.iter().any(|d| matches(d, event))))
+        transitions.iter().any(|t| matches!(&t.trigger, Trigger::Events(d) if chart::matches(d, event)))
     })
-}
-
-/// SCXML's matching: `*`, or a prefix of whole tokens.
-fn matches(descriptor: &str, event: &str) -> bool {
-    let stem = stem(descriptor);
-    stem == "*" || event.strip_prefix(stem).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 fn picks(workflow: &Workflow, state: StateIx, agent: &str, reached: &[bool], span: Span, problems: &mut Problems) {
     let chart = &workflow.chart;
     let path = &chart.states[state as usize].path;
     let derived = workflow.derived.get(&state).map(Vec::as_slice).unwrap_or_default();
-    let in_reach = |event: &str| {
-        let part = menu::part(chart, state);
-        part.iter().any(|ix| reached[*ix as usize] && menu::names(chart, *ix).any(|name| name == event))
-    };
     if !derived.is_empty() {
-        if !derived.iter().any(|event| in_reach(event)) {
+        let part = chart.agent_part(state).into_iter().filter(|ix| reached[*ix as usize]);
+        let handled: BTreeSet<&str> = part.flat_map(|ix| menu::names(chart, ix)).collect();
+        if !derived.iter().any(|event| handled.contains(event.as_str())) {
             let message = format!("the picks of `{agent}` in `{path}` are handled only where the machine never is");
             let help = "handle one in this state, or lead a transition to the substate that does";
             problems.add(&codes::PICKS_OUT_OF_REACH, span, message, help);
@@ -95,7 +86,7 @@ fn fault(workflow: &Workflow, state: StateIx, event: &str, span: Span, problems:
     let chart = &workflow.chart;
     let handler = menu::and_ancestors(chart, state).find_map(|ix| {
         let transitions = &chart.states[ix as usize].transitions;
-        transitions.iter().find(|t| matches!(&t.trigger, Trigger::Events(d) if d.iter().any(|d| matches(d, event))))
+        transitions.iter().find(|t| matches!(&t.trigger, Trigger::Events(d) if chart::matches(d, event)))
     });
     let Some(handler) = handler else { return };
     let mut entered = BTreeSet::new();

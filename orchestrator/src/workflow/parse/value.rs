@@ -6,7 +6,6 @@ use crate::expression::{Expression, ExpressionError, Reference, TEMPLATE_BYTES_M
 use crate::workflow::check::ROOTS;
 use crate::workflow::codes;
 use crate::workflow::definition::{Sight, Site};
-use crate::workflow::diagnostic::suggest;
 use crate::workflow::input::clip_message;
 use crate::workflow::shape::EXPRESSION_MAX_BYTES;
 use crate::workflow::source::{Node, NodeKind, Spanned, clip};
@@ -31,7 +30,14 @@ impl Parser<'_> {
             NodeKind::Bool(flag) => Spanned::new(flag.to_string(), node.span),
             _ => node.name().filter(|text| text.value.len() <= EXPRESSION_MAX_BYTES)?,
         };
-        self.expression(&text, sight)
+        let expression = self.expression(&text, sight)?;
+        if let Some(constant) = expression.constant().filter(|value| !value.is_boolean()) {
+            let message =
+                format!("this condition is always {}, which is neither true nor false", clip(&constant.to_string()));
+            let help = "compare it with something, as in `context.rounds > 0`";
+            self.problems.add(&codes::NOT_A_CONDITION, text.span, message, help);
+        }
+        Some(expression)
     }
 
     fn expression(&mut self, text: &Spanned<String>, sight: &Sight) -> Option<Expression> {
@@ -97,7 +103,7 @@ impl Parser<'_> {
                 Some(offset) => self.problems.source.locate(text.span, &text.value, offset, name.len()),
                 None => text.span,
             };
-            let near = suggest(name, ROOTS);
+            let near = self.problems.suggest(name, ROOTS);
             let help = if near.starts_with("did") {
                 near
             } else {

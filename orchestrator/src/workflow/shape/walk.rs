@@ -2,7 +2,7 @@
 
 use super::{EXPRESSION_MAX_BYTES, NAME_MAX_BYTES, NameRule, Shape, Table, parse_backoff, parse_duration_ms};
 use crate::workflow::codes;
-use crate::workflow::diagnostic::{Problems, suggest};
+use crate::workflow::diagnostic::Problems;
 use crate::workflow::source::{Node, NodeKind, Span, clip};
 use crate::workflow::{OPEN, model_parts};
 
@@ -89,7 +89,7 @@ fn object(table: &Table, node: &Node, problems: &mut Problems) {
                 &codes::UNKNOWN_KEY,
                 entry.key.span,
                 message,
-                suggest(found, table.keys.iter().map(|k| k.name)),
+                problems.suggest(found, table.keys.iter().map(|k| k.name)),
             );
         }
     }
@@ -135,7 +135,7 @@ fn text_rules(shape: &Shape, found: &str, span: Span, label: &str, problems: &mu
         Shape::Name(rule) => name(*rule, found, span, problems),
         Shape::Choice(words) if !words.contains(&found) => {
             let message = format!("{label} cannot be `{}`", clip(found));
-            problems.add(&codes::NOT_A_CHOICE, span, message, suggest(found, words.iter().copied()));
+            problems.add(&codes::NOT_A_CHOICE, span, message, problems.suggest(found, words.iter().copied()));
         }
         Shape::Duration => {
             if let Err(why) = parse_duration_ms(found) {

@@ -3,6 +3,7 @@
 mod node;
 mod reader;
 mod scalar;
+mod surrogates;
 
 pub use node::{Entry, Node, NodeKind, Spanned};
 pub use reader::{clip, read};

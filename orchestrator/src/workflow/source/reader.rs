@@ -1,6 +1,7 @@
 //! Parser events → tree. The first thing that cannot be read stops the reading; wrong keys are reported and skipped.
 
 use super::scalar::resolve;
+use super::surrogates;
 use super::{Entry, Node, NodeKind, SourceText, Span, Spanned};
 use crate::workflow::codes;
 use crate::workflow::diagnostic::Problems;
@@ -17,17 +18,15 @@ pub const ALIAS_BYTES_MAX: usize = 4 << 20;
 /// Reads the one document of a file; `None` after a problem that stops the reading.
 pub fn read(problems: &mut Problems) -> Option<Node> {
     let source = problems.source.clone();
-    let mut reader = Reader {
-        problems,
-        offsets: Offsets::of(&source.text),
-        stack: Vec::new(),
-        anchors: HashMap::new(),
-        nodes: 0,
-        alias_bytes: 0,
-        root: None,
+    let joined = surrogates::joined(&source.text);
+    let (text, offsets) = match &joined {
+        Some((text, places)) => (text.as_str(), Offsets(Some(places.clone()), source.text.len())),
+        None => (&*source.text, Offsets::of(&source.text)),
     };
+    let mut reader =
+        Reader { problems, offsets, stack: Vec::new(), anchors: HashMap::new(), nodes: 0, alias_bytes: 0, root: None };
     let mut documents = 0;
-    for event in Parser::new_from_str(&source.text) {
+    for event in Parser::new_from_str(text) {
         let (event, span) = match event {
             Ok(event) => event,
             Err(error) => {
@@ -109,7 +108,8 @@ impl Reader<'_> {
             Event::Scalar(text, style, anchor, tag) => {
                 self.count(1, span)?;
                 let kind = self.scalar(&text, style, tag.as_deref(), span)?;
-                self.finished(Node { span, kind }, anchor, 1)
+                self.finished(Node { span, kind }, anchor, 1);
+                Some(())
             }
             Event::SequenceStart(anchor, tag) => {
                 self.open(Content::List(Vec::new()), anchor, tag.as_deref(), "seq", span)
@@ -126,7 +126,8 @@ impl Reader<'_> {
                 };
                 let span = Span { start: open.start, end: span.end.max(open.start) };
                 let nodes = self.nodes - open.nodes_before;
-                self.finished(Node { span, kind }, open.anchor, nodes)
+                self.finished(Node { span, kind }, open.anchor, nodes);
+                Some(())
             }
             Event::Alias(id) => self.alias(id, span),
             _ => Some(()),
@@ -214,18 +215,19 @@ impl Reader<'_> {
             self.problems.add(&codes::TOO_DEEP, span, message, "flatten the value");
             return None;
         }
-        self.finished(node, 0, nodes)
+        self.finished(node, 0, nodes);
+        Some(())
     }
 
     /// Puts a complete value where it belongs.
-    fn finished(&mut self, node: Node, anchor: usize, nodes: usize) -> Option<()> {
+    fn finished(&mut self, node: Node, anchor: usize, nodes: usize) {
         if anchor > 0 {
             let bytes = text_bytes(&node);
             self.anchors.insert(anchor, Anchor { node: node.clone(), nodes, bytes });
         }
         let Some(top) = self.stack.last_mut() else {
             self.root = Some(node);
-            return Some(());
+            return;
         };
         match &mut top.content {
             Content::List(items) => items.push(node),
@@ -235,7 +237,6 @@ impl Reader<'_> {
                 None => *key = Some(take_key(self.problems, node, places)),
             },
         }
-        Some(())
     }
 
     fn scan_error(&mut self, source: &SourceText, error: &ScanError) {
@@ -364,7 +365,8 @@ mod tests {
         let mut text = "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n".to_owned();
         for n in 1..12 {
             let item = format!("*a{}", n - 1);
-            text.push_str(&format!("a{n}: &a{n} [{}]\n", vec![item; 9].join(", ")));
+            let line = format!("a{n}: &a{n} [{}]\n", vec![item; 9].join(", "));
+            text.push_str(&line);
         }
         assert_eq!(tree(&text).1, ["JR0006"]);
         let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), vec!["*a"; 60].join(", "));

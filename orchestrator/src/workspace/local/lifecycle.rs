@@ -131,6 +131,7 @@ impl LocalProvider {
         };
         let endpoint =
             HarnessEndpoint { url: format!("unix:{}", place.harness.display()), token: record.harness_token.clone() };
+        let token_digest = jr2_shared::harness::token_digest(&record.sandbox_token);
         let (stop, mut stopped) = watch::channel(());
         let lost = job.lost.clone();
         let task = tokio::spawn(async move {
@@ -140,7 +141,7 @@ impl LocalProvider {
                 () = supervise::watch(&job, harness) => {}
             }
         });
-        self.live().insert(name, Live { uid: record.uid.clone(), endpoint, lost, stop, task, custodian });
+        self.live().insert(name, Live { uid: record.uid.clone(), endpoint, lost, stop, task, custodian, token_digest });
         Ok(how)
     }
 

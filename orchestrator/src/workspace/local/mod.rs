@@ -4,6 +4,7 @@
 
 mod diff;
 mod environment;
+mod fetch;
 mod layout;
 mod lifecycle;
 mod process;
@@ -150,6 +151,8 @@ struct Live {
     stop: watch::Sender<()>,
     task: JoinHandle<()>,
     custodian: Custodian,
+    /// Of the Sandbox token: who speaks on the API.
+    token_digest: String,
 }
 
 impl Live {
@@ -222,6 +225,19 @@ impl SandboxProvider for LocalProvider {
         request: &'a crate::run::core::DoRequest,
     ) -> ProviderFuture<'a, crate::run::core::DoResult> {
         Box::pin(self.run_step(name, key, attempt, request))
+    }
+
+    fn fetch<'a>(&'a self, name: &'a str, identity: &'a str) -> ProviderFuture<'a, Result<(), ProvisionError>> {
+        Box::pin(async move {
+            let turn = self.turn(&format!("fetch {name}"));
+            let _held = turn.lock().await;
+            self.fetch_held(name, identity).await
+        })
+    }
+
+    fn sandbox_of(&self, token: &str) -> Option<String> {
+        let digest = jr2_shared::harness::token_digest(token);
+        self.live().iter().find(|(_, live)| live.token_digest == digest).map(|(name, _)| name.clone())
     }
 
     fn endpoint(&self, name: &str) -> Option<HarnessEndpoint> {

@@ -1,7 +1,7 @@
 //! Bad input against a real `jr2 serve`: each gets its status or exit code and a sentence, and nothing is lost.
 
 // A test fails by panicking.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod escape;
 mod files;

@@ -23,7 +23,7 @@ async fn starts_and_answers_that_do_not_fit_are_refused_with_the_reason() {
     let error = refused(folder.post("/workflows/nothing/runs", &json!({})).await.unwrap(), 404);
     assert!(error.contains("nothing"), "{error}");
     let error = refused(folder.post(runs, &json!({ "n": "many" })).await.unwrap(), 400);
-    assert!(error.contains("n") && error.contains("integer"), "{error}");
+    assert!(error.contains("integer"), "{error}");
     refused(folder.post(runs, &json!({ "other": 1 })).await.unwrap(), 400);
     refused(folder.post(runs, &json!([1, 2])).await.unwrap(), 400);
     let raw = |path: &str, body: String| {
@@ -142,7 +142,7 @@ async fn a_prefix_names_one_run_or_says_why_not() {
     let end = lines.len() - 1;
     lines[end]["rows"] = json!(2);
     lines.insert(1, serde_json::from_str(&row).unwrap());
-    std::fs::write(&back, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    std::fs::write(&back, lines.iter().map(Value::to_string).collect::<Vec<_>>().join("\n") + "\n").unwrap();
     std::fs::rename(folder.state().join("store"), folder.dir.join("old-store")).unwrap();
     command(&["store", "import", back.to_str().unwrap()]);
 

@@ -4,7 +4,7 @@
 //! `JR2_KILLS` sets the number of kills (else as many as fit in a minute, sixty at least), `JR2_SEED` the instants.
 
 // A test fails by panicking.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod cancel;
 mod drive;
@@ -36,9 +36,10 @@ const PLACES: [(&str, usize); 9] = [
 /// Kills of a run of the test that is told no number.
 const KILLS_MIN: u64 = 60;
 /// How long it goes on killing beyond that.
-const KILLING: Duration = Duration::from_secs(60);
-/// How long a server lives, in milliseconds: three times the first, then once the second, in which a Sandbox can be made.
-const LIVES_MS: [std::ops::Range<u64>; 2] = [5..400, 400..2_000];
+const KILLING: Duration = Duration::from_mins(1);
+/// How long a server lives, in milliseconds: mostly the first; every fourth the second, in which a Sandbox can be made; every
+/// twentieth the third, in which the word on how a Harness ended is waited for in full.
+const LIVES_MS: [std::ops::Range<u64>; 3] = [5..400, 400..2_000, 5_500..6_500];
 /// Kills of its Harness that one Turn meets: each of these is forgiven, one more is a fault by right.
 const HARNESS_KILLS_MAX: u64 = 3;
 
@@ -131,7 +132,11 @@ async fn killing(
         if enough {
             return (server, count);
         }
-        let lives = &LIVES_MS[usize::from(count.servers % 4 == 3)];
+        let lives = &LIVES_MS[match count.servers {
+            n if n % 20 == 19 => 2,
+            n if n % 4 == 3 => 1,
+            _ => 0,
+        }];
         let life = lives.start + random.below(lives.end - lives.start);
         tokio::time::sleep(Duration::from_millis(life)).await;
         if let Some(ended) = places.try_join_next() {
@@ -218,7 +223,9 @@ async fn in_the_end(world: &World, mut server: Server, model: &ScriptedModel) {
         }
     }
     let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
-    started.values().for_each(|(_, kind)| *kinds.entry(*kind).or_default() += 1);
+    for (_, kind) in started.values() {
+        *kinds.entry(*kind).or_default() += 1;
+    }
     println!("runs by kind: {kinds:?}");
     let books = world.ledger.keys();
     let (requests, keyless) = world.ledger.requests();

@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long anything may take that has to happen.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 /// Pause between two looks at a condition.
 pub const LOOK: Duration = Duration::from_millis(5);
 /// Below the ports that systems give to outgoing connections, so that none of them takes ours between two processes.
@@ -165,10 +165,10 @@ impl Folder {
         let begun = Instant::now();
         loop {
             let seen = self.get(&format!("/runs/{run}")).await;
-            if let Ok((200, status)) = &seen {
-                if good(status) {
-                    return status.clone();
-                }
+            if let Ok((200, status)) = &seen
+                && good(status)
+            {
+                return status.clone();
             }
             assert!(begun.elapsed() < PATIENCE, "run {run} never is {what}: {seen:?}\n{}", tail(&self.log()));
             tokio::time::sleep(LOOK).await;

@@ -83,7 +83,7 @@ pub fn format_memory(bytes: u64) -> String {
         return format!("{}Mi", (bytes + MIB / 2) / MIB);
     }
     let tenths = (bytes as f64 / GIB as f64 * 10.0).round() as u64;
-    if tenths % 10 == 0 { format!("{}Gi", tenths / 10) } else { format!("{}.{}Gi", tenths / 10, tenths % 10) }
+    if tenths.is_multiple_of(10) { format!("{}Gi", tenths / 10) } else { format!("{}.{}Gi", tenths / 10, tenths % 10) }
 }
 
 #[cfg(test)]

@@ -64,11 +64,12 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     served
 }
 
-#[allow(clippy::print_stdout)] // the end line is this subcommand's result
 fn step() -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let end = runtime.block_on(jr2_harness::step::run())?;
-    println!("{}", serde_json::to_string(&end)?);
+    let mut line = serde_json::to_vec(&end)?;
+    line.push(b'\n');
+    std::io::Write::write_all(&mut std::io::stdout(), &line)?;
     runtime.shutdown_background(); // its standard input may stay open
     Ok(())
 }

@@ -153,7 +153,9 @@ fn explains_unsafe(text: &Text) -> Vec<String> {
         return Vec::new();
     }
     let lines: Vec<&str> = text.text.lines().collect();
-    let explained = |at: usize| lines[at.saturating_sub(SAFETY_WITHIN)..=at].iter().any(|l| l.contains("SAFETY:"));
+    let explained = |at: usize| {
+        lines[at.saturating_sub(SAFETY_WITHIN)..=at].iter().any(|l| l.contains("SAFETY:") || l.contains("# Safety"))
+    };
     let bad = |(at, line): (usize, &&str)| !is_comment(line) && UNSAFE.is_match(line) && !explained(at);
     let findings = lines.iter().enumerate().filter(|(at, line)| bad((*at, line)));
     findings.map(|(at, _)| format!("{}:{}: `unsafe` without a SAFETY line", text.path, at + 1)).collect()
@@ -221,7 +223,8 @@ fn the_project_speaks_of_itself_alone() {
     hold(speaks_of_itself);
 }
 
-/// A test may sleep only between two looks at a condition, and says so on the line or the one above: `// Poll: …`.
+/// A test may sleep only between two looks at a condition (`// Poll: …`), or where slowness itself is under test
+/// (`// Pause: …`), and says so on the line or the one above.
 fn waits_on_conditions(text: &Text) -> Vec<String> {
     static SLEEP: LazyLock<Regex> = LazyLock::new(|| regex(r"\bsleep\("));
     if !text.is_rust() {
@@ -230,7 +233,9 @@ fn waits_on_conditions(text: &Text) -> Vec<String> {
     let (code, tests) = split_tests(text);
     let offset = code.lines().count();
     let lines: Vec<&str> = tests.lines().collect();
-    let excused = |at: usize| lines[at.saturating_sub(1)..=at].iter().any(|l| l.contains("// Poll: "));
+    let excused = |at: usize| {
+        lines[at.saturating_sub(1)..=at].iter().any(|l| l.contains("// Poll: ") || l.contains("// Pause: "))
+    };
     let bad = |at: usize| SLEEP.is_match(lines[at]) && !is_comment(lines[at]) && !excused(at);
     (0..lines.len())
         .filter(|at| bad(*at))

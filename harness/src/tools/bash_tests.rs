@@ -12,6 +12,7 @@ async fn until(what: &str, mut test: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !test() {
         assert!(Instant::now() < deadline, "never came: {what}");
+        // Poll: until the condition holds.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -194,31 +194,31 @@ mod tests {
     fn bench() -> Bench {
         let bench = Bench::new();
         bench.file(".gitignore", "target/\n*.log\n");
-        bench.file("src/b.rs", "fn main() {}\n// TODO two\n");
+        bench.file("src/b.rs", "fn main() {}\n// MARK two\n");
         bench.file("src/a.rs", "// todo one\n");
-        bench.file("src/deep/c.txt", "TODO three");
-        bench.file("target/x.rs", "TODO hidden");
-        bench.file("y.log", "TODO hidden");
-        bench.file(".github/ci.yml", "TODO four\n");
-        bench.file(".git/config", "TODO hidden");
-        bench.file("bin", "TODO\0");
+        bench.file("src/deep/c.txt", "MARK three");
+        bench.file("target/x.rs", "MARK hidden");
+        bench.file("y.log", "MARK hidden");
+        bench.file(".github/ci.yml", "MARK four\n");
+        bench.file(".git/config", "MARK hidden");
+        bench.file("bin", "MARK\0");
         bench
     }
 
     #[tokio::test]
     async fn grep_is_sorted_and_obeys_ignore_files() {
         let bench = bench();
-        insta::assert_snapshot!(bench.ok("grep", json!({"pattern": "TODO"})).await, @r"
-        .github/ci.yml:1:TODO four
-        src/b.rs:2:// TODO two
-        src/deep/c.txt:1:TODO three
+        insta::assert_snapshot!(bench.ok("grep", json!({"pattern": "MARK"})).await, @r"
+        .github/ci.yml:1:MARK four
+        src/b.rs:2:// MARK two
+        src/deep/c.txt:1:MARK three
         ");
         insta::assert_snapshot!(
             bench.ok("grep", json!({"pattern": "todo", "ignoreCase": true, "glob": "*.rs", "path": "src"})).await, @r"
         src/a.rs:1:// todo one
-        src/b.rs:2:// TODO two
+        src/b.rs:2:// MARK two
         ");
-        assert_eq!(bench.ok("grep", json!({"pattern": "TODO", "path": "src/b.rs"})).await, "src/b.rs:2:// TODO two");
+        assert_eq!(bench.ok("grep", json!({"pattern": "MARK", "path": "src/b.rs"})).await, "src/b.rs:2:// MARK two");
         assert_eq!(bench.ok("grep", json!({"pattern": "zzz"})).await, "No matches.");
         assert!(bench.err("grep", json!({"pattern": "("})).await.starts_with("The pattern is wrong"));
         assert!(bench.err("grep", json!({"pattern": "a", "path": "../"})).await.contains("outside"));

@@ -43,6 +43,7 @@ async fn an_abort_answers_when_the_running_tool_is_dead() {
         loop {
             match std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse::<i32>().ok()) {
                 Some(pid) => return pid,
+                // Poll: until the condition holds.
                 None => tokio::time::sleep(std::time::Duration::from_millis(2)).await,
             }
         }
@@ -52,6 +53,7 @@ async fn an_abort_answers_when_the_running_tool_is_dead() {
     assert_eq!(world.settled(submission.as_str().unwrap()).await["outcome"], "aborted");
     let gone = tokio::time::timeout(crate::world::DEADLINE, async {
         while rustix::process::test_kill_process(pid).is_ok() {
+            // Poll: until the condition holds.
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         }
     });
@@ -155,6 +157,7 @@ async fn h_03_an_admission_that_meets_the_drain_is_refused_and_nothing_is_seated
     world.signal(Signal::TERM);
     let draining = tokio::time::timeout(crate::world::DEADLINE, async {
         while !world.stderr().contains("harness: draining") {
+            // Poll: until the condition holds.
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         }
     });

@@ -70,6 +70,7 @@ async fn killed_while_a_tool_runs_the_call_is_closed_with_the_sentence() {
     let file = world.work().join("started");
     let started = tokio::time::timeout(crate::world::DEADLINE, async {
         while !file.exists() {
+            // Poll: until the condition holds.
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         }
     });

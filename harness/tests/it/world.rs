@@ -161,16 +161,15 @@ impl World {
     }
 
     pub async fn adopt(&mut self, child: Child) {
-        // Poll: until /healthz answers.
         self.child = Some(child);
         let up = async {
             while !matches!(self.http.get("http://h/healthz").send().await, Ok(answer) if answer.status() == 204) {
+                // Poll: until /healthz answers.
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        if tokio::time::timeout(DEADLINE, up).await.is_err() {
-            panic!("the Harness never came up: {}", self.stderr());
-        }
+        let came = tokio::time::timeout(DEADLINE, up).await;
+        assert!(came.is_ok(), "the Harness never came up: {}", self.stderr());
     }
 
     pub fn stderr(&self) -> String {
@@ -218,6 +217,7 @@ impl World {
         (status, value, headers)
     }
 
+    #[allow(clippy::unused_self)] // every test asks its world
     pub fn path(&self) -> String {
         format!("/agents/coder/{}", IID.replace('/', "%2F"))
     }
@@ -241,13 +241,11 @@ impl World {
                         return event.clone();
                     }
                 }
-                offset = headers["stream-next-offset"].to_str().unwrap().to_owned();
+                headers["stream-next-offset"].to_str().unwrap().clone_into(&mut offset);
             }
         };
-        match tokio::time::timeout(DEADLINE, wait).await {
-            Ok(event) => event,
-            Err(_) => panic!("never settled; log: {}", self.stderr()),
-        }
+        let event = tokio::time::timeout(DEADLINE, wait).await;
+        event.unwrap_or_else(|late| panic!("never settled ({late}); log: {}", self.stderr()))
     }
 
     pub async fn history(&self) -> Value {

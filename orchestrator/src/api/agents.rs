@@ -75,9 +75,7 @@ async fn surface(host: &Host, iid: &str, caller: Option<&str>, headers: &HeaderM
 /// Over Menu and Allowed picks (decision 21).
 fn etag(surface: &Surface) -> String {
     let text = serde_json::to_vec(&(&surface.menu, &surface.allowed)).unwrap_or_default();
-    let digest = Sha256::digest(&text);
-    let short: String = digest.iter().take(12).map(|b| format!("{b:02x}")).collect();
-    format!("\"{short}\"")
+    format!("\"{}\"", jr2_shared::ids::hex(&Sha256::digest(&text)[..12]))
 }
 
 async fn pick_by_token(

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Ping comments (spec Q-3).
 const PING_EVERY: Duration = Duration::from_secs(15);
 /// What a client waits before it joins again (spec 12.2).
-const RETRY: Duration = Duration::from_millis(2_000);
+const RETRY: Duration = Duration::from_secs(2);
 
 /// Where to resume, for clients that cannot set headers.
 #[derive(Deserialize)]

@@ -114,6 +114,7 @@ pub struct Host {
 
 impl Host {
     /// Restores every run, then answers (spec S-13). The caller listens only after this.
+    #[allow(clippy::unused_async)] // it spawns the tasks of all runs: only inside a runtime
     pub async fn open(options: HostOptions) -> Result<(Self, RestoreReport), HostError> {
         let connections =
             Connections::new().map_err(|e| HostError::Invalid { message: e.to_string(), problems: Vec::new() })?;
@@ -343,10 +344,10 @@ impl Host {
     pub async fn status(&self, run: &RunId) -> Result<RunStatus, HostError> {
         if let Some(inbox) = self.inbox(run)? {
             let (reply, answered) = oneshot::channel();
-            if inbox.send(Box::new(Message::Status(reply))).is_ok() {
-                if let Ok(status) = answered.await {
-                    return Ok(status);
-                }
+            if inbox.send(Box::new(Message::Status(reply))).is_ok()
+                && let Ok(status) = answered.await
+            {
+                return Ok(status);
             }
         }
         let mut row = self.row(run)?;

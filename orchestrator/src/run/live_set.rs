@@ -9,7 +9,7 @@ use jr2_shared::ids::RunId;
 use std::time::Duration;
 
 /// How often it is said (spec S-18).
-const SAY_EVERY: Duration = Duration::from_secs(5 * 60);
+const SAY_EVERY: Duration = Duration::from_mins(5);
 
 impl Host {
     pub(super) fn spawn_live_set(&self) {
@@ -44,7 +44,7 @@ impl Host {
         if visited.is_err() || !complete || live.live.is_empty() {
             return;
         }
-        match self.shared.client(&None).put_live_set(&live).await {
+        match self.shared.client(None).put_live_set(&live).await {
             Ok(freed) if freed.freed > 0 => tracing::info!(freed = freed.freed, "ended conversations were freed"),
             Ok(_) => {}
             Err(error) => tracing::debug!(%error, "the Instance Harness did not take the live set"),

@@ -122,7 +122,7 @@ fn check_scope(iid: &str, caller: Option<&str>, sandbox: Option<&str>) -> Result
 }
 
 fn repos_of(actor: &Actor, found: &mut BTreeMap<String, Vec<String>>) {
-    for workspace in actor.workspace.iter() {
+    if let Some(workspace) = &actor.workspace {
         for repo in &workspace.spec.repos {
             if let Ok(url) = parse_repo_url(&repo.url) {
                 found.entry(url.identity).or_default().push(workspace.spec.name.clone());

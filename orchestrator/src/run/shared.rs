@@ -52,9 +52,9 @@ impl Shared {
     }
 
     /// A client of the Harness of a Sandbox, or of the Instance Harness.
-    pub fn client(self: &Shared, sandbox: &Option<String>) -> HarnessClient {
+    pub fn client(&self, sandbox: Option<&str>) -> HarnessClient {
         let provider = self.provider.clone();
-        let dial = Dialer { provider, sandbox: sandbox.clone() };
+        let dial = Dialer { provider, sandbox: sandbox.map(str::to_owned) };
         HarnessClient::new(dial, self.connections.clone(), self.store.epoch())
     }
 

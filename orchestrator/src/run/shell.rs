@@ -58,7 +58,7 @@ pub(super) fn perform(shared: &Arc<Shared>, run: &RunId, effect: Effect) -> Abor
         let input = match effect {
             Effect::Admit(admit) => Some(admission(&shared, *admit).await),
             Effect::AskHeld { serial, place } => {
-                let held = shared.client(&place.sandbox).held(&place.agent, &Iid(place.iid.clone())).await;
+                let held = shared.client(place.sandbox.as_deref()).held(&place.agent, &Iid(place.iid.clone())).await;
                 Some(Input::Turn { serial, input: TurnInput::Held(held) })
             }
             Effect::Watch { serial, place, stream_url, offset, submission } => {
@@ -72,7 +72,7 @@ pub(super) fn perform(shared: &Arc<Shared>, run: &RunId, effect: Effect) -> Abor
                 Some(Input::Turn { serial, input: TurnInput::LastEnd(end) })
             }
             Effect::Abort(pending) => {
-                let client = shared.client(&pending.sandbox);
+                let client = shared.client(pending.sandbox.as_deref());
                 let abort = pending.abort;
                 let end = client.abort(&abort.agent, &abort.iid, &abort.up_to).await;
                 if let AbortEnd::Refused { status, .. } = &end {
@@ -97,7 +97,7 @@ pub(super) fn perform(shared: &Arc<Shared>, run: &RunId, effect: Effect) -> Abor
 }
 
 async fn admission(shared: &Shared, admit: AdmitEffect) -> Input {
-    let client = shared.client(&admit.place.sandbox);
+    let client = shared.client(admit.place.sandbox.as_deref());
     let request = AdmitRequest {
         message: admit.message,
         cwd: admit.cwd,
@@ -120,7 +120,7 @@ async fn watch(
     offset: String,
     submission_id: String,
 ) -> Input {
-    let client: HarnessClient = shared.client(&place.sandbox);
+    let client: HarnessClient = shared.client(place.sandbox.as_deref());
     let watch = Watch { iid: Iid(place.iid.clone()), stream_url, offset, submission_id };
     let end = client.wait_settlement(&place.agent, &watch, &|_| {}).await;
     Input::Turn { serial, input: end.into_input(&watch.submission_id, Vec::new()) }

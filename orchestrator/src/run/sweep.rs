@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Ended runs are kept this long (spec S-12).
 pub const KEEP_ENDED_MS: u64 = 7 * 24 * 3_600 * 1_000;
 /// How often ended runs and orphaned Sandboxes are swept (spec S-12, decision 42).
-pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
+pub(super) const SWEEP_EVERY: Duration = Duration::from_hours(1);
 /// A faulted run's Sandbox stays this long for a person to look (spec K-9: the idle timeout).
 const FAULTED_SANDBOX_KEEP_MS: u64 = 30 * 60 * 1_000;
 

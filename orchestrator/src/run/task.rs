@@ -19,7 +19,7 @@ use tokio::task::AbortHandle;
 /// Delays of states with a live Turn wait this long for its re-attachment after a restart (decision 41).
 const REATTACH_HOLD: Duration = Duration::from_secs(30);
 /// Longest single sleep: wall clocks jump, so due times are looked at again.
-const SLEEP_MAX: Duration = Duration::from_secs(60);
+const SLEEP_MAX: Duration = Duration::from_mins(1);
 
 /// HTTP status of a request that a full disk refused: Insufficient Storage (RFC 4918).
 pub(super) const FULL_STATUS: u16 = 507;
@@ -352,10 +352,10 @@ impl RunTask {
             let handle = super::shell::perform(&self.shared, &self.row.id, effect);
             if aborts {
                 self.aborting.push(handle);
-            } else if let Some(serial) = serial {
-                if let Some(old) = self.running.insert(serial, handle) {
-                    old.abort(); // one thing at a time runs for an invocation
-                }
+            } else if let Some(serial) = serial
+                && let Some(old) = self.running.insert(serial, handle)
+            {
+                old.abort(); // one thing at a time runs for an invocation
             }
         }
     }

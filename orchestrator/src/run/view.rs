@@ -207,7 +207,7 @@ pub fn summary(program: &Program, row: &Row) -> RunSummary {
 
 /// The whole status.
 pub fn run_status(program: &Program, row: &Row) -> RunStatus {
-    let context = row.root.chart.as_ref().map(|c| Value::Object(c.context.clone())).unwrap_or(Value::Null);
+    let context = row.root.chart.as_ref().map_or(Value::Null, |c| Value::Object(c.context.clone()));
     let reason = row.reason.clone();
     let faulted = row.status == Status::Error;
     RunStatus {

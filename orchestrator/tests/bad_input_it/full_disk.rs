@@ -120,6 +120,7 @@ async fn a_full_disk_loses_no_acknowledged_run() {
     let begun = Instant::now();
     while !folder.log().contains("a save waits for space") {
         assert!(begun.elapsed() < PATIENCE, "the delay never came due");
+        // Poll: until the condition holds.
         tokio::time::sleep(LOOK).await;
     }
     let asked = tokio::time::timeout(Duration::from_secs(5), folder.get(&format!("/runs/{timer}"))).await;
@@ -147,6 +148,7 @@ async fn a_full_disk_loses_no_acknowledged_run() {
             break None;
         }
         assert!(begun.elapsed() < PATIENCE, "it neither serves nor ends");
+        // Poll: until the condition holds.
         tokio::time::sleep(LOOK).await;
     };
     let said = folder.log()[said_before..].to_owned();

@@ -32,6 +32,7 @@ async fn a_client_that_sends_a_byte_a_second_blocks_nobody() {
                 if peer.write_all(&[byte]).await.is_err() {
                     return;
                 }
+                // Pause: a slow peer is what is tested.
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
             std::future::pending::<()>().await;
@@ -77,5 +78,6 @@ async fn oversized_and_broken_requests_end_their_own_connection() {
     }
     let run = start(&folder, "ask", &json!({})).await;
     folder.until(&run, "parked", |s| s["gates"][0]["gate"] == "review").await;
+    // Pause: a slow peer is what is tested.
     tokio::time::sleep(LOOK).await;
 }

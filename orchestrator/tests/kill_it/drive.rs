@@ -60,6 +60,7 @@ impl World {
                 Ok(answer) => return (answer, unknown),
             }
             assert!(begun.elapsed() < RUN_MAX, "nobody answers {method} {path}");
+            // Poll: until the server answers.
             tokio::time::sleep(AGAIN).await;
         }
     }
@@ -125,6 +126,7 @@ impl World {
     /// Ends a run wherever it is: in its Sandbox's making, in a Turn, or over already.
     async fn cancel(&self, run: &str) {
         let pause = self.next.load(Ordering::Relaxed) * 37 % 1_500;
+        // Poll: until the server answers.
         tokio::time::sleep(Duration::from_millis(pause)).await;
         let body = json!({ "type": "CANCEL" });
         let ((status, answer), _) = self.insist("POST", &format!("/runs/{run}/events"), Some(&body), None).await;
@@ -146,6 +148,7 @@ impl World {
                 let quiet = *quiet.get_or_insert_with(Instant::now);
                 assert!(quiet.elapsed() < RUN_MAX, "run {run} hangs: {status}");
             }
+            // Poll: until the server answers.
             tokio::time::sleep(AGAIN).await;
         }
     }

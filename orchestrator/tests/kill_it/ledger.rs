@@ -85,6 +85,7 @@ async fn act(State(ledger): State<Ledger>, headers: HeaderMap) -> Response {
         1 | 2 => 60,
         _ => 3,
     };
+    // Pause: a slow answer is what is tested.
     tokio::time::sleep(Duration::from_millis(slow)).await;
     axum::Json(json!({ "entry": entry })).into_response()
 }

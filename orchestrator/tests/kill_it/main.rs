@@ -138,6 +138,7 @@ async fn killing(
             _ => 0,
         }];
         let life = lives.start + random.below(lives.end - lives.start);
+        // Pause: how long this life lasts before its kill.
         tokio::time::sleep(Duration::from_millis(life)).await;
         if let Some(ended) = places.try_join_next() {
             ended.unwrap(); // a client found something wrong: the test ends here

@@ -108,6 +108,7 @@ impl Folder {
                 break;
             }
             assert!(begun.elapsed() < PATIENCE, "the server does not answer\n{}", tail(&self.log()));
+            // Poll: until the condition holds.
             tokio::time::sleep(LOOK).await;
         }
         server.token = self.token();
@@ -171,6 +172,7 @@ impl Folder {
                 return status.clone();
             }
             assert!(begun.elapsed() < PATIENCE, "run {run} never is {what}: {seen:?}\n{}", tail(&self.log()));
+            // Poll: until the condition holds.
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -227,6 +229,7 @@ impl Server {
                 return status;
             }
             assert!(begun.elapsed() < PATIENCE, "the server does not end");
+            // Poll: until the condition holds.
             tokio::time::sleep(LOOK).await;
         }
     }

@@ -123,11 +123,11 @@ impl Work<'_> {
         for invoked in std::mem::take(&mut child.invoked).into_values() {
             self.stop_invoked_in(&child.workflow, invoked, own.clone());
         }
-        if let Some(workspace) = child.workspace.take() {
-            if !matches!(workspace.phase, WorkspacePhase::Done | WorkspacePhase::Lost | WorkspacePhase::Teardown) {
-                let uid = uid_of(&workspace);
-                self.remove_sandbox(workspace.spec, uid);
-            }
+        if let Some(workspace) = child.workspace.take()
+            && !matches!(workspace.phase, WorkspacePhase::Done | WorkspacePhase::Lost | WorkspacePhase::Teardown)
+        {
+            let uid = uid_of(&workspace);
+            self.remove_sandbox(workspace.spec, uid);
         }
     }
 
@@ -196,10 +196,8 @@ impl Work<'_> {
     pub fn refuse_ended(&mut self, input: &Input) {
         let error = format!("run {} is {}", self.row.id, super::super::view::status_word(self.row.status));
         match input {
-            Input::Gate { key, .. } | Input::External { key, .. } => {
-                if !self.replay_answer(key.as_deref()) {
-                    self.answer(409, json!({ "error": error }));
-                }
+            Input::Gate { key, .. } | Input::External { key, .. } if !self.replay_answer(key.as_deref()) => {
+                self.answer(409, json!({ "error": error }));
             }
             Input::Cancel { .. } => self.answer(409, json!({ "error": error })),
             Input::Pick { iid, .. } => {

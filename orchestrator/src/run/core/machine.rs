@@ -207,10 +207,10 @@ impl<'p> Work<'p> {
         if !buffers {
             return self.deliver_mechanism(at, event);
         }
-        if !matches!(self.deliver(at, event), Ok(true)) {
-            if let Some(actor) = self.actor_mut(at) {
-                actor.buffered.push(Buffered { event: event.name.clone(), payload: event.payload.clone() });
-            }
+        if !matches!(self.deliver(at, event), Ok(true))
+            && let Some(actor) = self.actor_mut(at)
+        {
+            actor.buffered.push(Buffered { event: event.name.clone(), payload: event.payload.clone() });
         }
     }
 
@@ -351,10 +351,10 @@ fn locate(actor: &Actor, at: ActorRef, serial: u64) -> Option<(ActorRef, StateIx
         if invoked.serial == serial {
             return Some((at, *state));
         }
-        if let InvokedKind::Run(child) = &invoked.kind {
-            if let Some(found) = locate(child, invoked.serial, serial) {
-                return Some(found);
-            }
+        if let InvokedKind::Run(child) = &invoked.kind
+            && let Some(found) = locate(child, invoked.serial, serial)
+        {
+            return Some(found);
         }
     }
     None

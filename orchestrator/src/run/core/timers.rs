@@ -42,10 +42,10 @@ fn earliest(actor: &Actor, at: ActorRef, hold: bool) -> Option<Due> {
         if let Some(due) = invoked.retry_at {
             offer(Due { at: due, actor: at, what: What::Retry(invoked.serial) });
         }
-        if let InvokedKind::Run(child) = &invoked.kind {
-            if let Some(due) = earliest(child, invoked.serial, hold) {
-                offer(due);
-            }
+        if let InvokedKind::Run(child) = &invoked.kind
+            && let Some(due) = earliest(child, invoked.serial, hold)
+        {
+            offer(due);
         }
     }
     best

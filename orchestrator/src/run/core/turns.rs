@@ -292,10 +292,10 @@ impl Work<'_> {
         for at in self.actors() {
             let Some(actor) = self.actor(at) else { continue };
             for invoked in actor.invoked.values() {
-                if let InvokedKind::Agent(turn) = &invoked.kind {
-                    if !turn.is_over() {
-                        found.push((invoked.serial, at));
-                    }
+                if let InvokedKind::Agent(turn) = &invoked.kind
+                    && !turn.is_over()
+                {
+                    found.push((invoked.serial, at));
                 }
             }
         }

@@ -96,7 +96,7 @@ impl Work<'_> {
     fn remove_late_sandbox(&mut self, sandbox: &str, uid: &str) {
         let waiting = self.row.deletes.iter_mut().find(|d| d.spec.name == sandbox && d.uid.is_empty());
         let Some(delete) = waiting else { return };
-        delete.uid = uid.to_owned();
+        uid.clone_into(&mut delete.uid);
         let spec = delete.spec.clone();
         self.changed = true;
         self.effects.push(Effect::Teardown { spec, uid: uid.to_owned() });

@@ -79,7 +79,7 @@ impl Work<'_> {
     /// A Sandbox runs: its actor's chart starts.
     pub fn provisioned(&mut self, sandbox: &str, provisioned: &Provisioned) {
         let Some(at) = self.owner(sandbox, WorkspacePhase::Provisioning) else {
-            return self.remove_late_sandbox(sandbox, &provisioned.uid);
+            return self.remove_late_sandbox(sandbox);
         };
         let now = self.now();
         let Some(workspace) = self.actor_mut(at).and_then(|a| a.workspace.as_mut()) else { return };
@@ -92,14 +92,13 @@ impl Work<'_> {
         self.start_chart(at);
     }
 
-    /// It came after nobody waited any more (spec K-11): removed now that its uid is known.
-    fn remove_late_sandbox(&mut self, sandbox: &str, uid: &str) {
-        let waiting = self.row.deletes.iter_mut().find(|d| d.spec.name == sandbox && d.uid.is_empty());
-        let Some(delete) = waiting else { return };
-        uid.clone_into(&mut delete.uid);
-        let spec = delete.spec.clone();
+    /// It came after nobody waited any more (spec K-11): removed now that it is there. No Agent has seen it, which is what
+    /// a teardown without uid says: it has no work to keep.
+    fn remove_late_sandbox(&mut self, sandbox: &str) {
+        let waiting = self.row.deletes.iter().find(|d| d.spec.name == sandbox && d.uid.is_empty());
+        let Some(spec) = waiting.map(|d| d.spec.clone()) else { return };
         self.changed = true;
-        self.effects.push(Effect::Teardown { spec, uid: uid.to_owned() });
+        self.effects.push(Effect::Teardown { spec, uid: String::new() });
     }
 
     /// A Sandbox could not be made: the actor ends in fault, nothing is left behind.

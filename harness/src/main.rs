@@ -38,6 +38,8 @@ const ENVIRONMENT: &str = "Without a subcommand it serves; its environment says 
   JR2_MENU_ONLY             run only Agents without Working tools
   JR2_CPUS, JR2_MEMORY      the Sandbox's Size, for the Briefing (memory default: the cgroup's limit)
   JR2_SHM                   `private` when /dev/shm is this Sandbox's own
+  JR2_SANDBOX_DIR, JR2_TOOLCHAINS, JR2_PASS_ENV, JR2_DENY_TCP_PORTS, JR2_ALLOW_TCP_PORTS
+                            what the Agent's commands may see and reach
   RUST_LOG                  log filter (default info)";
 
 fn main() -> ExitCode {

@@ -122,7 +122,7 @@ impl Custodian {
     pub async fn surface(&self, iid: &str, mut stop: watch::Receiver<bool>) -> SurfaceRead {
         tokio::select! {
             read = self.surface_ladder(iid) => read,
-            _ = stop.wait_for(|stop| *stop) => SurfaceRead::Stopped,
+            Ok(_) = stop.wait_for(|stop| *stop) => SurfaceRead::Stopped,
         }
     }
 
@@ -212,7 +212,7 @@ impl Custodian {
         let body = Value::Object(body);
         tokio::select! {
             outcome = self.pick_ladder(iid, &body, keyed) => outcome,
-            _ = stop.wait_for(|stop| *stop) => PickOutcome::Stopped,
+            Ok(_) = stop.wait_for(|stop| *stop) => PickOutcome::Stopped,
         }
     }
 
@@ -267,7 +267,7 @@ impl Custodian {
         };
         tokio::select! {
             outcome = poll => outcome,
-            _ = stop.wait_for(|stop| *stop) => PickOutcome::Stopped,
+            Ok(_) = stop.wait_for(|stop| *stop) => PickOutcome::Stopped,
         }
     }
 

@@ -153,7 +153,7 @@ async fn poll(app: &App, conversation: &Conversation, offset: u64) -> Page {
         tokio::select! {
             changed = durable.changed() => if changed.is_err() { return page },
             () = &mut deadline => return page,
-            _ = closing.wait_for(|closing| *closing) => return conversation.page(offset),
+            Ok(_) = closing.wait_for(|closing| *closing) => return conversation.page(offset),
         }
     }
 }

@@ -144,6 +144,7 @@ async fn put_agents_frees_what_is_not_live_and_not_busy() {
     assert_eq!(world.call("PUT", "/agents", Some(live)).await.1, json!({"freed": 0}));
     world.script(vec![Answer::Hang]);
     world.admit(world.body("B")).await;
+    world.fake.until("the model is asked", |script| script.model_requests.len() == 2).await;
     let nobody = json!({"live": []});
     assert_eq!(world.call("PUT", "/agents", Some(nobody.clone())).await.1, json!({"freed": 0}), "busy");
     world.call("POST", &format!("{}/abort", world.path()), None).await;

@@ -195,7 +195,7 @@ mod tests {
         let bench = Bench::new();
         bench.file(".gitignore", "target/\n*.log\n");
         bench.file("src/b.rs", "fn main() {}\n// MARK two\n");
-        bench.file("src/a.rs", "// todo one\n");
+        bench.file("src/a.rs", "// mark one\n");
         bench.file("src/deep/c.txt", "MARK three");
         bench.file("target/x.rs", "MARK hidden");
         bench.file("y.log", "MARK hidden");
@@ -214,8 +214,8 @@ mod tests {
         src/deep/c.txt:1:MARK three
         ");
         insta::assert_snapshot!(
-            bench.ok("grep", json!({"pattern": "todo", "ignoreCase": true, "glob": "*.rs", "path": "src"})).await, @r"
-        src/a.rs:1:// todo one
+            bench.ok("grep", json!({"pattern": "mark", "ignoreCase": true, "glob": "*.rs", "path": "src"})).await, @r"
+        src/a.rs:1:// mark one
         src/b.rs:2:// MARK two
         ");
         assert_eq!(bench.ok("grep", json!({"pattern": "MARK", "path": "src/b.rs"})).await, "src/b.rs:2:// MARK two");

@@ -111,7 +111,7 @@ impl Toolbox {
 
     async fn bash(&self, arguments: &Value, abort: watch::Receiver<bool>) -> Result<String, String> {
         let arguments = parse(arguments)?;
-        let root = Root::open(&self.root)?;
+        let root = Root::open(&self.root, self.surroundings.sandbox.as_deref())?;
         let fence = self
             .fence
             .get_or_try_init(|| async {
@@ -132,8 +132,11 @@ impl Toolbox {
         tool: fn(&Job, A) -> Result<String, String>,
     ) -> Result<String, String> {
         let arguments = parse(arguments)?;
-        let job =
-            Job { root: Root::open(&self.root)?, sandbox: self.surroundings.sandbox.clone(), abort: abort.clone() };
+        let job = Job {
+            root: Root::open(&self.root, self.surroundings.sandbox.as_deref())?,
+            sandbox: self.surroundings.sandbox.clone(),
+            abort: abort.clone(),
+        };
         let work = tokio::task::spawn_blocking(move || tool(&job, arguments));
         tokio::select! {
             result = work => result.unwrap_or_else(|error| Err(format!("The tool broke: {error}"))),

@@ -19,12 +19,47 @@ pub(super) struct Root {
     given: PathBuf,
 }
 
+/// Opens a directory beneath `base` with no symbolic link on the way.
+fn open_unlinked(base: &Path, inside: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let inside = if inside.as_os_str().is_empty() { Path::new(".") } else { inside };
+    let start = rustix::fs::open(base, flags | OFlags::NOFOLLOW, Mode::empty())?;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    match openat2(&start, inside, flags, Mode::empty(), resolve) {
+        // No such call here: one step at a time, none of them a link.
+        Err(Errno::NOSYS | Errno::PERM) => {}
+        other => return other,
+    }
+    let mut at = start;
+    for part in inside.components() {
+        match part {
+            Component::CurDir => {}
+            Component::Normal(name) => {
+                at = rustix::fs::openat(&at, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
+            }
+            _ => return Err(Errno::XDEV),
+        }
+    }
+    Ok(at)
+}
+
 impl Root {
-    /// Opens a directory as a root.
-    pub fn open(given: &Path) -> Result<Self, String> {
+    /// Opens a directory as a root. With a Sandbox it is reached from there without following any link: what lies
+    /// between is in the Agent's hands, and a link in its place would lead out.
+    pub fn open(given: &Path, sandbox: Option<&Path>) -> Result<Self, String> {
         let fail = |error: &dyn std::fmt::Display| {
             format!("The working directory cannot be opened: {}: {error}.", given.display())
         };
+        if let Some(sandbox) = sandbox {
+            let base = sandbox.canonicalize().map_err(|e| fail(&e))?;
+            let inside = given.strip_prefix(sandbox).or_else(|_| given.strip_prefix(&base));
+            let inside = inside.map_err(|_| fail(&"it is outside the Sandbox"))?;
+            let fd = open_unlinked(&base, inside).map_err(|e| match e {
+                Errno::LOOP | Errno::XDEV => fail(&"a symbolic link stands in its path"),
+                other => fail(&other),
+            })?;
+            return Ok(Self { fd, path: base.join(inside), given: given.to_owned() });
+        }
         let path = given.canonicalize().map_err(|e| fail(&e))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| fail(&e))?;
@@ -151,7 +186,7 @@ mod tests {
         symlink(folder.path().join("secret"), inside.join("away")).unwrap();
         symlink("..", inside.join("sub/parent")).unwrap();
         symlink("loop", inside.join("loop")).unwrap();
-        let root = Root::open(&inside).unwrap();
+        let root = Root::open(&inside, None).unwrap();
         (folder, root)
     }
 
@@ -180,5 +215,25 @@ mod tests {
         assert_eq!(root.relative("").unwrap(), Path::new("."));
         assert_eq!(root.follow(Path::new("nope")).unwrap().map(|f| f.0), None);
         assert_eq!(root.open_checked(Path::new("up"), OFlags::RDONLY).unwrap_err(), Errno::XDEV);
+    }
+
+    #[test]
+    fn a_root_whose_place_was_taken_by_a_link_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (sandbox, secret) = (folder.path().join("sandbox"), folder.path().join("secret"));
+        std::fs::create_dir_all(sandbox.join("work/slot/branch")).unwrap();
+        std::fs::create_dir(&secret).unwrap();
+        let cwd = sandbox.join("work/slot/branch");
+        Root::open(&cwd, Some(&sandbox)).unwrap();
+        std::fs::rename(&cwd, sandbox.join("work/slot/moved")).unwrap();
+        symlink(&secret, &cwd).unwrap();
+        let refused = Root::open(&cwd, Some(&sandbox)).unwrap_err();
+        assert!(refused.contains("symbolic link"), "{refused}");
+        std::fs::remove_file(&cwd).unwrap();
+        std::fs::rename(sandbox.join("work/slot"), sandbox.join("work/other")).unwrap();
+        symlink(&secret, sandbox.join("work/slot")).unwrap();
+        std::fs::create_dir(secret.join("branch")).unwrap();
+        assert!(Root::open(&cwd, Some(&sandbox)).is_err());
+        assert!(Root::open(&secret, Some(&sandbox)).unwrap_err().contains("outside the Sandbox"));
     }
 }

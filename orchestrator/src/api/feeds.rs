@@ -180,6 +180,7 @@ fn open_data(entry: &FeedEntry) -> Option<Value> {
         FeedKind::Status => Some(entry.data.clone()),
         FeedKind::Emit => Some(entry.data.clone()),
         FeedKind::Retry => Some(run(json!({ "child": field("child"), "attempt": field("attempt") }))),
+        FeedKind::Fault => Some(run(json!({ "child": field("child"), "event": field("event") }))),
         FeedKind::Pick => Some(run(json!({ "event": field("event"), "moved": field("moved") }))),
         FeedKind::Gate => Some(run(json!({ "gate": field("gate"), "activation": field("activation") }))),
         FeedKind::Placing | FeedKind::Placed => Some(run(json!({ "child": field("child") }))),

@@ -12,6 +12,8 @@ use std::time::Duration;
 const REJOIN: Duration = Duration::from_millis(500);
 /// How often the live line is drawn and a run that said something is asked where it stands.
 const TICK: Duration = Duration::from_millis(100);
+/// How long the last words of an ended run are waited for.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Longest text shown of one value.
 const VALUE_MAX_CHARS: usize = 200;
 
@@ -77,10 +79,11 @@ impl Progress {
     /// A line of activity.
     pub fn line(&mut self, text: &str) {
         self.clear();
+        let text = output::plain(text);
         if self.stdout {
-            output::data(text);
+            output::data(&text);
         } else {
-            output::say(text);
+            output::say(&text);
         }
     }
 
@@ -147,6 +150,7 @@ fn words(kind: &str, data: &Value) -> Option<String> {
         "admission" => format!("  {} works (admission {})", text("agent"), data["admission"]),
         "pick" => format!("  picked {}{}", text("event"), if data["moved"] == true { "" } else { " (stays)" }),
         "retry" => format!("  again, attempt {}: {}", data["attempt"], clip(&text("reason"))),
+        "fault" => format!("  {}: {}: {}", text("child"), text("event"), clip(&text("reason"))),
         "gate" => format!("  Gate {} is open", text("activation")),
         "emit" => format!("  said {}", clip(&data["event"].to_string())),
         "branch" if data["kept"] == true => format!("  the Workspace is kept: {}", text("message")),
@@ -204,11 +208,29 @@ async fn follow_once(
         }
         if ask {
             match at_rest(client, run, until).await? {
-                Ok(rest) => return Ok(Some(rest)),
+                Ok(rest) => {
+                    if matches!(rest, Rest::Ended(_)) {
+                        hear_out(&mut feed, progress).await;
+                    }
+                    return Ok(Some(rest));
+                }
                 Err(soon) => ask = soon,
             }
         }
     }
+}
+
+/// The run ended, but what it said last may still be on its way.
+async fn hear_out(feed: &mut super::client::Feed, progress: &mut Progress) {
+    let rest = async {
+        while let Some(event) = feed.next().await {
+            if event.event == "closed" {
+                break;
+            }
+            progress.event(&event);
+        }
+    };
+    tokio::time::timeout(LAST_WORDS, rest).await.ok(); // a feed that says nothing more keeps nobody waiting
 }
 
 /// Where the run rests; otherwise whether that may change unsaid.

@@ -21,7 +21,7 @@ pub fn describe(gate: &Value) -> String {
             }
         }
     }
-    text
+    output::plain(&text)
 }
 
 /// The lines that answer a Gate, one an event.

@@ -29,6 +29,9 @@ providers:
 #    contextWindow: 32768
 ";
 
+/// The smallest workflow with an Agent and a Gate.
+const HELLO: &str = include_str!("../../../examples/hello/workflow.yaml");
+
 /// What git must not keep.
 const IGNORED: &str = ".jr2/";
 
@@ -47,18 +50,20 @@ impl Init {
         let dir = self.folder.unwrap_or_else(|| global.dir());
         let settings = dir.join(CONFIG_FILE);
         let workflow = dir.join("workflows/fix-test.yaml");
-        if let Some(there) = [&settings, &workflow].into_iter().find(|path| path.exists()) {
+        let hello = dir.join("workflows/hello.yaml");
+        if let Some(there) = [&settings, &workflow, &hello].into_iter().find(|path| path.exists()) {
             return Err(Failure::failed(format!("{} is there already; nothing was written", there.display())));
         }
         std::fs::create_dir_all(dir.join("workflows")).map_err(|e| failed(&dir, &e))?;
         create(&workflow, attempt::WORKFLOW)?;
+        create(&hello, HELLO)?;
         create(&settings, SETTINGS)?;
         ignore(&dir.join(".gitignore"))?;
-        let written = [&settings, &workflow].map(|path| path.display().to_string());
+        let written = [&settings, &workflow, &hello].map(|path| path.display().to_string());
         if global.json {
             output::json(&json!({ "written": written }));
         } else {
-            output::say(&format!("wrote {} and {}", written[0], written[1]));
+            output::say(&format!("wrote {}", written.join(", ")));
             output::say(
                 "next: `jr2 check workflows/fix-test.yaml`, then `jr2 run fix-test --input repo=/path/to/repo`",
             );

@@ -13,6 +13,14 @@ pub fn fancy() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
+/// Text for a terminal: a model or a repository wrote some of it, so nothing in it may move the cursor, clear what a
+/// person decides on, or turn the direction of the text around it.
+pub fn plain(text: &str) -> String {
+    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let bad = |c: char| (c.is_control() && c != '\n' && c != '\t') || turns(c);
+    text.chars().map(|c| if bad(c) { '\u{fffd}' } else { c }).collect()
+}
+
 /// A line of activity.
 pub fn say(line: &str) {
     // Nobody reads it any more: the work goes on.
@@ -67,5 +75,10 @@ mod tests {
         let rows = [vec!["a".into(), "bb".into()], vec!["ccc".into(), "d".into()]];
         assert_eq!(table(&rows), "a    bb\nccc  d");
         assert_eq!(states(&json!({"a": {"b": "c", "d": {}}})), "a.b.c + d");
+    }
+
+    #[test]
+    fn what_a_model_wrote_cannot_steer_a_terminal() {
+        assert_eq!(plain("a\u{1b}[2Jb\rc\u{202e}d\n\te"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d\n\te");
     }
 }

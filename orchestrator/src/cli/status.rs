@@ -26,7 +26,7 @@ impl Status {
         if global.json {
             output::json(&status);
         } else {
-            output::data(&words(&status));
+            output::data(&output::plain(&words(&status)));
         }
         Ok(Exit::Ok)
     }

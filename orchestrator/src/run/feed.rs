@@ -39,6 +39,8 @@ pub enum FeedKind {
     Emit,
     /// A nudge, a reroll, a re-admission, a retry.
     Retry,
+    /// A party failed for good: what its state hears next.
+    Fault,
     /// An admission was answered.
     Admission,
     /// A pick was taken.

@@ -164,6 +164,28 @@ pub(super) struct Disk {
     options: StoreOptions,
 }
 
+/// Removes snapshots that a crash or a full disk cut short. sled takes the newest file for whole, a cut one included,
+/// and then opens no more; the log it was made from is complete without it. Nothing is touched while another process
+/// holds the log: sled itself says so next.
+fn remove_torn_snapshots(dir: &Path, log: &Path) -> std::io::Result<()> {
+    if !log.exists() {
+        return Ok(());
+    }
+    let held = File::open(log)?;
+    if rustix::fs::flock(&held, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        if name.starts_with("snap.") && name.ends_with(".generating") {
+            tracing::warn!(file = %path.display(), "a snapshot that was cut short is removed");
+            std::fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
 impl Disk {
     /// Opens sled in a directory that exists. What a crash left in the system's cache is made durable first, so that
     /// nothing is acted on that a power cut could still take back.
@@ -175,6 +197,7 @@ impl Disk {
         if power && log_path.exists() {
             File::open(&log_path).and_then(|file| file.sync_all()).map_err(io)?;
         }
+        remove_torn_snapshots(&options.dir, &log_path).map_err(io)?;
         let db = open_sled(&options.dir)?;
         let log = File::options().read(true).write(true).open(&log_path).map_err(io)?;
         if power {
@@ -390,4 +413,28 @@ pub(super) fn open_to_fill(dir: &Path) -> Result<Disk, StoreError> {
     make_dir(dir)?;
     let options = StoreOptions::new(dir);
     under_watchdog(dir, OPEN_TIMEOUT, move || Disk::open(options))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Save;
+
+    #[tokio::test]
+    async fn a_snapshot_that_was_cut_short_does_not_keep_the_store_shut() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("store");
+        let run = RunId::from_random([7; 16]);
+        let store = SledStore::open(StoreOptions::new(&dir)).unwrap();
+        store.save(Save { run: Some(run.clone()), row: Some(b"{}".to_vec()), ..Save::default() }).await.unwrap();
+        drop(store);
+        for (name, bytes) in
+            [("snap.0000000000ffffff.generating", &b""[..]), ("snap.0000000000fffffe.generating", b"x")]
+        {
+            std::fs::write(dir.join(name), bytes).unwrap();
+            let store = SledStore::open(StoreOptions::new(&dir)).unwrap();
+            assert_eq!(store.row(&run).unwrap().unwrap(), b"{}");
+            assert!(!dir.join(name).exists());
+        }
+    }
 }

@@ -243,7 +243,7 @@ async fn show_diff(reach: &Reach, run: &str, plan: &Plan, progress: &mut Progres
 
 fn coloured(line: &str) -> String {
     // What an Agent wrote must not steer the terminal.
-    let plain: String = line.chars().map(|c| if c.is_control() && c != '\t' { '�' } else { c }).collect();
+    let plain = output::plain(line);
     let colour = match (output::fancy(), plain.as_bytes().first()) {
         (true, Some(b'+')) => "32",
         (true, Some(b'-')) => "31",

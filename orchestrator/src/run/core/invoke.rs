@@ -216,6 +216,9 @@ impl Work<'_> {
             return;
         }
         self.stop_leftover(at, child);
+        let path = self.gate_id(at, &workflow, state);
+        let words = bounded(reason, FEED_REASON_MAX_CHARS);
+        self.say(FeedKind::Fault, json!({ "child": path, "event": name, "reason": words }));
         let mut payload = Map::new();
         if let Value::Object(fields) = detail {
             payload.extend(fields);

@@ -88,10 +88,10 @@ impl RunTask {
     /// Runs until the run ended and nothing is left to do, or the host stops.
     pub async fn run(mut self, restored: bool) {
         if restored {
-            self.reattach().await;
+            Box::pin(self.reattach()).await;
         }
         loop {
-            self.drain().await;
+            Box::pin(self.drain()).await;
             if self.row.status.is_ended() && self.row.deletes.is_empty() && self.row.aborts.is_empty() {
                 break;
             }
@@ -101,10 +101,11 @@ impl RunTask {
                     self.forget_all();
                     return;
                 }
-                Some(message) => self.take(message).await,
+                // Boxed: what applying needs is not carried by the thousands of runs that only wait.
+                Some(message) => Box::pin(self.take(message)).await,
                 None => {
                     let hold = self.held;
-                    self.apply(Input::Tick { hold }).await;
+                    Box::pin(self.apply(Input::Tick { hold })).await;
                 }
             }
         }
@@ -113,7 +114,7 @@ impl RunTask {
         self.inbox.close();
         while let Some(message) = self.left_over().await {
             if !matches!(message, Message::Stop) {
-                self.take(message).await;
+                Box::pin(self.take(message)).await;
             }
         }
     }

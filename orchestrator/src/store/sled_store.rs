@@ -164,6 +164,9 @@ pub(super) struct Disk {
     options: StoreOptions,
 }
 
+/// What a person does about a damaged log.
+const RESCUE: &str = "move the folder away and bring the last `jr2 store export` back with `jr2 store import`";
+
 /// Removes snapshots that a crash or a full disk cut short. sled takes the newest file for whole, a cut one included,
 /// and then opens no more; the log it was made from is complete without it. Nothing is touched while another process
 /// holds the log: sled itself says so next.
@@ -335,7 +338,9 @@ fn sled_error(path: &str, error: &sled::Error) -> StoreError {
     match error {
         sled::Error::Io(io) if io.to_string().starts_with(LOCK_WORDS) => StoreError::Busy { path: path.to_owned() },
         sled::Error::Io(io) => failed(path, io.to_string()),
-        sled::Error::Corruption { .. } => StoreError::Unreadable(format!("the log in {path} is damaged: {error}")),
+        sled::Error::Corruption { .. } => {
+            StoreError::Unreadable(format!("the log in {path} is damaged ({error}); {RESCUE}"))
+        }
         other => failed(path, other.to_string()),
     }
 }
@@ -394,7 +399,7 @@ pub(super) fn under_watchdog<T: Send + 'static>(
         Ok(outcome) => outcome,
         Err(RecvTimeoutError::Timeout) => Err(StoreError::OpenTimeout { path, seconds: timeout.as_secs() }),
         Err(RecvTimeoutError::Disconnected) => {
-            Err(StoreError::Unreadable(format!("sled panicked while it opened {path}; the file is damaged")))
+            Err(StoreError::Unreadable(format!("sled panicked while it opened {path}: the file is damaged; {RESCUE}")))
         }
     }
 }

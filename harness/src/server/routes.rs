@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router, middleware};
+use futures_util::StreamExt as _;
 use jr2_shared::harness::{
     ADMIT_BODY_MAX_BYTES, AbortAnswer, AbortRequest, AdmitAnswer, ErrorBody, Freed, HEADER_NEXT_OFFSET,
     HEADER_UP_TO_DATE, LONG_POLL_SECS, LiveSet,
@@ -40,19 +41,28 @@ pub fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
+/// A body over its bound is read on to this many bytes and dropped: a sender that is cut off in mid-body never sees the
+/// answer that says why.
+const DRAINED_MAX_BYTES: usize = 16 << 20;
+
 /// A body of bounded size; `Err` is the 413 or 400 to answer.
 async fn read_body(body: Body) -> Result<Bytes, Response> {
-    axum::body::to_bytes(body, ADMIT_BODY_MAX_BYTES).await.map_err(|error| {
-        let mut source: Option<&dyn std::error::Error> = Some(&error);
-        while let Some(cause) = source {
-            if cause.to_string().contains("length limit") {
-                let words = format!("the body is over {ADMIT_BODY_MAX_BYTES} bytes");
-                return refuse(StatusCode::PAYLOAD_TOO_LARGE, words);
-            }
-            source = cause.source();
+    let mut chunks = body.into_data_stream();
+    let (mut kept, mut read) = (Vec::new(), 0);
+    while let Some(chunk) = chunks.next().await {
+        let Ok(chunk) = chunk else { return Err(refuse(StatusCode::BAD_REQUEST, "the body could not be read")) };
+        read += chunk.len();
+        if read <= ADMIT_BODY_MAX_BYTES {
+            kept.extend_from_slice(&chunk);
+        } else if read > DRAINED_MAX_BYTES {
+            break;
         }
-        refuse(StatusCode::BAD_REQUEST, "the body could not be read")
-    })
+    }
+    if read > ADMIT_BODY_MAX_BYTES {
+        let words = format!("the body is over {ADMIT_BODY_MAX_BYTES} bytes");
+        return Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, words));
+    }
+    Ok(Bytes::from(kept))
 }
 
 async fn read_json(body: Body, subject: &str) -> Result<Value, Response> {

@@ -79,6 +79,11 @@ impl Global {
     fn dir(&self) -> PathBuf {
         self.dir.clone().unwrap_or_else(|| PathBuf::from("."))
     }
+
+    /// How a line that is printed for later names the same folder.
+    fn options(&self) -> String {
+        self.dir.as_ref().map(|d| format!(" --dir {}", d.display())).unwrap_or_default()
+    }
 }
 
 #[derive(Subcommand)]

@@ -204,7 +204,7 @@ pub async fn drive(reach: &Reach, global: &Global, run: &str, until: Until) -> D
 
 /// Leaves a run at its Gates, with the lines that answer them.
 pub fn park(global: &Global, run: &str, status: &Value) -> Exit {
-    let options = global.dir.as_ref().map(|d| format!(" --dir {}", d.display())).unwrap_or_default();
+    let options = global.options();
     for gate in status["gates"].as_array().into_iter().flatten() {
         output::say(&gate::describe(gate));
         output::say("Answer it with one of");
@@ -234,7 +234,7 @@ pub fn print(global: &Global, status: &Value) {
     if global.json {
         output::json(status);
     } else {
-        output::data(&super::status::words(status));
+        output::data(&output::plain(&super::status::words(status, &global.options())));
     }
 }
 

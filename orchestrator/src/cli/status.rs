@@ -26,7 +26,7 @@ impl Status {
         if global.json {
             output::json(&status);
         } else {
-            output::data(&output::plain(&words(&status)));
+            output::data(&output::plain(&words(&status, &global.options())));
         }
         Ok(Exit::Ok)
     }
@@ -42,7 +42,7 @@ pub async fn of(global: &Global, prefix: &str) -> Result<Value, Failure> {
 }
 
 /// A status for people.
-pub fn words(status: &Value) -> String {
+pub fn words(status: &Value, options: &str) -> String {
     let text = |name: &str| status[name].as_str().unwrap_or_default();
     let mut out = format!("run {} of {}: {}", text("runId"), text("workflow"), text("status"));
     let states = output::states(&status["value"]);
@@ -62,7 +62,7 @@ pub fn words(status: &Value) -> String {
     }
     for open in status["gates"].as_array().into_iter().flatten() {
         let _ = write!(out, "\n{}", gate::describe(open));
-        for line in gate::send_lines(text("runId"), open, "") {
+        for line in gate::send_lines(text("runId"), open, options) {
             let _ = write!(out, "\n    {line}");
         }
     }

@@ -92,6 +92,8 @@ impl Try {
     }
 
     async fn attempt(&self, dir: &Path, global: &Global) -> Done {
+        // Held to the end: a second try must not remove the sample that this one works on.
+        let _alone = alone(dir)?;
         let earlier = Plan::load(dir)?;
         let again = earlier.is_some();
         let plan = match earlier {
@@ -241,6 +243,21 @@ async fn show_diff(reach: &Reach, run: &str, plan: &Plan, progress: &mut Progres
     }
 }
 
+/// The folder's own lock, free again when this process ends, however it ends.
+fn alone(dir: &Path) -> Result<std::fs::File, Failure> {
+    let path = dir.join("try.lock");
+    let failed = |e: &dyn std::fmt::Display| Failure::failed(format!("{}: {e}", path.display()));
+    let file = std::fs::File::options().create(true).append(true).open(&path).map_err(|e| failed(&e))?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            Err(Failure::new(Exit::Busy, format!("another `jr2 try` works in {}", dir.display()))
+                .help("wait until it ends, or name another folder with `--dir`"))
+        }
+        Err(error) => Err(failed(&error)),
+    }
+}
+
 fn coloured(line: &str) -> String {
     // What an Agent wrote must not steer the terminal.
     let plain = output::plain(line);
@@ -262,7 +279,7 @@ async fn ended(reach: &Reach, global: &Global, dir: &Path, plan: &Plan, run: &st
     }
     let approved = status["output"]["outcome"] == "approved";
     if !approved {
-        output::say(&super::status::words(&status));
+        output::say(&output::plain(&super::status::words(&status, &global.options())));
         let exit = exit_of(&status);
         return Ok(if exit == Exit::Ok { Exit::Failed } else { exit });
     }

@@ -12,12 +12,15 @@ use jr2_conformance::bench::runs::{self, GATE, Options, WORKFLOW_NAME};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::broadcast;
 
 /// Runs as the stand-in knows them, and who listens.
 struct StandIn {
     runs: Mutex<BTreeMap<String, Value>>,
+    /// Two starts at once are two runs.
+    next: AtomicUsize,
     feed: broadcast::Sender<Value>,
     /// Every this-many-th run ends in fault; 0 = none.
     faulty: usize,
@@ -37,7 +40,7 @@ async fn start(State(it): Shared, headers: HeaderMap) -> (StatusCode, Json<Value
     if headers.get("authorization").is_none_or(|token| token != "Bearer t") {
         return (StatusCode::UNAUTHORIZED, Json(json!({"error": "who?"})));
     }
-    let run = format!("run{}", it.runs.lock().unwrap().len());
+    let run = format!("run{}", it.next.fetch_add(1, Ordering::Relaxed));
     it.put(&run, "live", "one");
     it.put(&run, "live", GATE);
     (StatusCode::CREATED, Json(json!({"runId": run, "instanceId": run})))
@@ -70,7 +73,12 @@ async fn events(State(it): Shared) -> Sse<impl Stream<Item = Result<Event, Infal
 
 /// Serves the stand-in on a free port of this test's runtime.
 async fn serve(faulty: usize) -> String {
-    let it = Arc::new(StandIn { runs: Mutex::default(), feed: broadcast::Sender::new(10_000), faulty });
+    let it = Arc::new(StandIn {
+        runs: Mutex::default(),
+        next: AtomicUsize::new(0),
+        feed: broadcast::Sender::new(10_000),
+        faulty,
+    });
     let routes = Router::new()
         .route("/workflows/{name}/runs", post(start))
         .route("/workflows/{name}/events", get(events))

@@ -1,7 +1,7 @@
 //! `RunStore`: one row a run, written once a macrostep, before any effect of it leaves (decisions 1–4, 43, 44).
 //!
 //! `keys` is the layout, `write_set` turns saves into key writes, `reader` turns keys back into rows; all three are pure
-//! over a [`Keyspace`]. `committer` groups saves into flushes. `sled_store` and `memory` are the two implementations;
+//! over a `Keyspace`. `committer` groups saves into flushes. `sled_store` and `memory` are the two implementations;
 //! `audit` and `transfer` serve `jr2 store verify|export|import`.
 //!
 //! **Readers see applied writes, which are durable a moment later.** So rows are read at boot, before any save; history

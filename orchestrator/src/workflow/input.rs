@@ -28,7 +28,7 @@ pub fn compile(schema: &Value) -> Result<Validator, ValidationError<'static>> {
 
 impl Workflow {
     /// Checks a run's input against the door and fills in its defaults; no input is an empty object where the door wants
-    /// one (spec W-6). `Err` = what is wrong, at most [`REFUSALS_MAX`] sentences.
+    /// one (spec W-6). `Err` = what is wrong, at most `REFUSALS_MAX` sentences.
     pub fn check_input(&self, input: Value) -> Result<Value, Vec<String>> {
         let Some(schema) = &self.input else { return Ok(input) };
         let wants_object = schema.get("type").is_none_or(|t| t == "object");

@@ -42,7 +42,7 @@ struct Seen {
 
 type Shared = Arc<Mutex<Seen>>;
 
-/// Runs `submissions` of [`STEPS`] steps each.
+/// Runs `submissions` of `STEPS` steps each.
 pub async fn run(harness: &Path, folder: &Path, submissions: usize) -> Result<Report, BenchError> {
     crate::tls::install();
     let work = folder.join("work");

@@ -201,11 +201,7 @@ impl Work<'_> {
             }
             Input::Cancel { .. } => self.answer(409, json!({ "error": error })),
             Input::Pick { iid, .. } => {
-                self.reply = Reply::Refused {
-                    status: 404,
-                    error: format!("no live agent surface for instance \"{iid}\""),
-                    allowed: None,
-                };
+                self.reply = Reply::Refused { status: 404, error: super::surface_refusal(iid), allowed: None };
             }
             _ => {}
         }

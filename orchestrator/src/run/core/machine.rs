@@ -319,17 +319,13 @@ pub(super) fn chain(root: &Actor, at: ActorRef) -> Option<Vec<&Actor>> {
     }
     for invoked in root.invoked.values() {
         let InvokedKind::Run(child) = &invoked.kind else { continue };
-        let below = if invoked.serial == at { Some(vec![&**child]) } else { chain_below(child, at) };
+        let below = if invoked.serial == at { Some(vec![&**child]) } else { chain(child, at) };
         if let Some(mut rest) = below {
             rest.insert(0, root);
             return Some(rest);
         }
     }
     None
-}
-
-fn chain_below(actor: &Actor, at: ActorRef) -> Option<Vec<&Actor>> {
-    chain(actor, at).filter(|_| at != 0)
 }
 
 fn find_child_mut(actor: &mut Actor, at: ActorRef) -> Option<&mut Actor> {

@@ -12,7 +12,7 @@ impl Work<'_> {
     /// An Agent picks (spec P-4 to P-7, decisions 34 and 38).
     pub fn pick(&mut self, iid: &str, pick: Option<&str>, event: &str, payload: &Value) {
         let Some((at, state, serial)) = find_turn(&self.row.root, 0, iid) else {
-            return self.refuse(404, format!("no live agent surface for instance \"{iid}\""), None);
+            return self.refuse(404, super::surface_refusal(iid), None);
         };
         let Some(Invoked { kind: InvokedKind::Agent(turn), .. }) = self.invoked(serial) else { return };
         if let Some(kept) = pick.and_then(|p| turn.kept_answer(p)) {
@@ -21,7 +21,7 @@ impl Work<'_> {
         }
         if !turn.takes_picks() {
             // A Submission that was given up must not pick for the Turn that followed it.
-            return self.refuse(404, format!("no live agent surface for instance \"{iid}\""), None);
+            return self.refuse(404, super::surface_refusal(iid), None);
         }
         if turn.outstanding.is_some() {
             return self.refuse(400, "a pick is outstanding".to_owned(), None);

@@ -11,6 +11,7 @@ use crate::workspace::git::{Slot, check_branch_name, make_slot, refused};
 use crate::workspace::name::{check_branch, check_label};
 use crate::workspace::{HarnessEndpoint, ProvisionError, Provisioned, SandboxEvent, SandboxSpec, SavedBranch};
 use jr2_shared::size::Size;
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use tokio::sync::watch;
@@ -87,15 +88,8 @@ impl LocalProvider {
         Ok(())
     }
 
-    /// Binds the Custodian, finds or starts the Harness, and begins to watch it. Does nothing when all of it is there.
-    async fn bring_up(&self, record: &Record, place: &Place, menu_only: bool) -> Result<BroughtUp, ProvisionError> {
-        let name = record.spec.name.clone();
-        if self.live().get(&name).is_some_and(|l| l.uid == record.uid && !l.lost.load(Ordering::Acquire)) {
-            return Ok(BroughtUp::Found);
-        }
-        self.let_go(&name).await;
-        place.make().map_err(|e| refused("state-folder", e.to_string()))?;
-        let voice = Voice::new(&record.sandbox_token);
+    /// What a Harness of this record inherits; a step gets a part of it.
+    pub(super) fn variables(&self, record: &Record, place: &Place, menu_only: bool) -> Vec<(OsString, OsString)> {
         let config = self.providers.harness_config();
         let environment = Environment {
             place,
@@ -107,11 +101,23 @@ impl LocalProvider {
             api_port: self.options.api_port,
             menu_only,
         };
+        environment.variables(|variable| std::env::var_os(variable))
+    }
+
+    /// Binds the Custodian, finds or starts the Harness, and begins to watch it. Does nothing when all of it is there.
+    async fn bring_up(&self, record: &Record, place: &Place, menu_only: bool) -> Result<BroughtUp, ProvisionError> {
+        let name = record.spec.name.clone();
+        if self.live().get(&name).is_some_and(|l| l.uid == record.uid && !l.lost.load(Ordering::Acquire)) {
+            return Ok(BroughtUp::Found);
+        }
+        self.let_go(&name).await;
+        place.make().map_err(|e| refused("state-folder", e.to_string()))?;
+        let voice = Voice::new(&record.sandbox_token);
         let job = Job {
             name: name.clone(),
             place: place.clone(),
             program: self.options.harness_bin.clone(),
-            variables: environment.variables(|variable| std::env::var_os(variable)),
+            variables: self.variables(record, place, menu_only),
             limits: self.options.limits.clone(),
             owner_epoch: self.options.owner_epoch,
             harness_token: record.harness_token.clone(),

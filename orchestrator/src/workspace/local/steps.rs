@@ -1,7 +1,7 @@
 //! Agent-less commands in a Sandbox: run by `jr2-harness step`, fenced like the Agent's own, ended with this process.
 
 use super::LocalProvider;
-use super::environment::{Environment, of_a_step};
+use super::environment::of_a_step;
 use super::record::Record;
 use crate::run::core::{DoRequest, DoResult};
 use jr2_shared::step::{STEP_ATTEMPT_VARIABLE, STEP_KEY_VARIABLE, STEP_OUTPUT_MAX_BYTES, StepEnd, StepRequest};
@@ -28,18 +28,7 @@ impl LocalProvider {
             Ok(None) => return failed("the Sandbox is gone"),
             Err(error) => return failed(&error.to_string()),
         };
-        let config = self.providers.harness_config();
-        let variables = Environment {
-            place: &place,
-            harness_token: &record.harness_token,
-            sandbox_token: &record.sandbox_token,
-            config: &config,
-            size: record.spec.size,
-            toolchains: &self.options.toolchains,
-            api_port: self.options.api_port,
-            menu_only: false,
-        }
-        .variables(|variable| std::env::var_os(variable));
+        let variables = self.variables(&record, &place, false);
         let mut env = env.clone();
         env.push((STEP_KEY_VARIABLE.to_owned(), key.to_owned()));
         env.push((STEP_ATTEMPT_VARIABLE.to_owned(), attempt.to_string()));

@@ -1,13 +1,15 @@
 //! The `jr2-conformance` command.
 
 use clap::{Parser, Subcommand};
-use jr2_conformance::bench;
 use jr2_conformance::model::{Options, Script, ScriptedModel};
+use jr2_conformance::suite::command::{RunArguments, execute};
+use jr2_conformance::{bench, cache};
 use miette::IntoDiagnostic;
 use serde::Serialize;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// Judges jr2 builds over their wires.
@@ -34,6 +36,33 @@ enum Command {
         #[arg(long)]
         record: Option<PathBuf>,
     },
+    /// Does every request of a conversation begin with the one before it, so that a server's prompt cache serves it?
+    ///
+    /// A real Harness process goes through a conversation of many Turns; everything it asks its model is compared.
+    Cache(cache::Options),
+    /// Judge a Harness: run every claim of the suite and print a table.
+    Run(Box<RunArguments>),
+    /// Run each memory hog against a real Harness in a real cgroup and print who was first. Needs root.
+    GuardTrials {
+        /// How often each.
+        #[arg(long, default_value_t = 100)]
+        trials: usize,
+        /// Only this one: `ramp-RATE` (MiB/s, 0 = no bound), `memset`, `parallel`, `many`, `shm`, `bomb`, `sockets`, `cache`.
+        #[arg(long)]
+        hog: Option<String>,
+        /// On cgroup v2: the Harness polls its group and does not divide it.
+        #[arg(long)]
+        undivided: bool,
+        /// The Harness binary; beside this one when not given.
+        #[arg(long)]
+        harness: Option<PathBuf>,
+        /// An empty folder on a disk.
+        #[arg(long)]
+        dir: PathBuf,
+    },
+    /// Be a memory hog: `JR2_HOG='NAME MIB'` says which.
+    #[command(hide = true)]
+    Hog,
     /// Measure something and print it as JSON.
     #[command(subcommand)]
     Bench(Bench),
@@ -67,6 +96,21 @@ enum Bench {
         /// Submissions of 200 steps each.
         #[arg(long, default_value_t = 3)]
         submissions: usize,
+        /// How many of them at the same time, each a conversation of its own.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        at_once: u16,
+    },
+    /// Memory of an Instance Harness for each conversation it holds.
+    Conversations {
+        /// The Harness binary; beside this one when not given.
+        #[arg(long)]
+        harness: Option<PathBuf>,
+        /// An empty folder on the disk that keeps the conversations.
+        #[arg(long)]
+        dir: PathBuf,
+        /// How many.
+        #[arg(long, default_value_t = 1_000)]
+        count: usize,
     },
     /// Runs a second of an Orchestrator that serves the common work (`bench common-work`).
     Runs {
@@ -85,6 +129,15 @@ enum Bench {
         /// Runs in all.
         #[arg(long, default_value_t = 500)]
         runs: usize,
+    },
+    /// What the memory guard costs, by meter, far from the limit and near it. Needs root.
+    Guard {
+        /// The Harness binary; beside this one when not given.
+        #[arg(long)]
+        harness: Option<PathBuf>,
+        /// An empty folder on a disk.
+        #[arg(long)]
+        dir: PathBuf,
     },
     /// Print the workflow of the common work.
     CommonWork,
@@ -110,7 +163,7 @@ const SUITE_LOADS: [(usize, usize); 3] = [(1, 500), (100, 5_000), (1_000, 10_000
 /// Parked runs of the suite's recovery and of its restore.
 const SUITE_PARKED: (usize, usize) = (1_000, 10_000);
 
-fn main() -> miette::Result<()> {
+fn main() -> miette::Result<ExitCode> {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
@@ -120,13 +173,93 @@ fn main() -> miette::Result<()> {
             let model = ScriptedModel::start_with(script, &Options { listen, record }).into_diagnostic()?;
             print_line(&serde_json::json!({"url": model.url(), "address": model.address()}))?;
             model.wait();
-            Ok(())
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Run(arguments) => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().into_diagnostic()?;
+            Ok(runtime.block_on(execute(*arguments)))
+        }
+        Command::Hog if bench::guard::hog::run() => Ok(ExitCode::SUCCESS),
+        Command::Hog => Err(miette::miette!("JR2_HOG names no hog")),
+        Command::GuardTrials { trials, hog, undivided, harness, dir } => {
+            runtime()?.block_on(guard_trials(trials, hog.as_deref(), !undivided, harness, dir))?;
+            Ok(ExitCode::SUCCESS)
         }
         Command::Bench(bench) => {
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().into_diagnostic()?;
-            runtime.block_on(measure(bench))
+            runtime()?.block_on(measure(bench))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Cache(options) => {
+            runtime()?.block_on(look(&options))?;
+            Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+fn runtime() -> miette::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().into_diagnostic()
+}
+
+/// How this program is started as a hog.
+fn hog_program() -> miette::Result<String> {
+    Ok(format!("{} hog", std::env::current_exe().into_diagnostic()?.display()))
+}
+
+/// One line a hog, as soon as it is known.
+async fn guard_trials(
+    trials: usize,
+    hog: Option<&str>,
+    divided: bool,
+    harness: Option<PathBuf>,
+    dir: PathBuf,
+) -> miette::Result<()> {
+    use bench::guard::{Hog, run};
+    let (harness, dir) = (beside(harness, "jr2-harness")?, std::path::absolute(dir).into_diagnostic()?);
+    let hogs = match hog {
+        Some(name) => vec![Hog::parse(name).ok_or_else(|| miette::miette!("there is no hog `{name}`"))?],
+        None => Hog::SHOT.into_iter().chain([Hog::Cache]).collect(),
+    };
+    for hog in hogs {
+        print_line(&run(&harness, &dir, &hog_program()?, hog, trials, divided).await.into_diagnostic()?)?;
+    }
+    Ok(())
+}
+
+/// The Sizes that the guard's cost is measured for, in MiB.
+const GUARD_LIMITS_MIB: [u64; 2] = [256, 2048];
+
+async fn guard_cost(harness: Option<PathBuf>, dir: PathBuf) -> miette::Result<()> {
+    let (harness, dir) = (beside(harness, "jr2-harness")?, std::path::absolute(dir).into_diagnostic()?);
+    for in_group in [true, false] {
+        for limit in GUARD_LIMITS_MIB {
+            let costs = bench::guard::measure(&harness, &dir, &hog_program()?, in_group, limit).await;
+            for cost in costs.into_diagnostic()? {
+                print_line(&cost)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Looks at the prompt cache; an error when a request does not begin with the one before it.
+async fn look(options: &cache::Options) -> miette::Result<()> {
+    let harness = cache::harness_binary(options.harness_bin.as_deref()).into_diagnostic()?;
+    let folder = std::env::temp_dir().join(format!("jr2-cache-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).into_diagnostic()?;
+    let report = match cache::run(options, &harness, &folder).await {
+        Ok(report) => report,
+        Err(error) => return Err(miette::miette!("{error} (the Harness's log: {}/harness.log)", folder.display())),
+    };
+    if options.json {
+        print_line(&report)?;
+    } else {
+        std::io::stdout().write_all(report.table().as_bytes()).into_diagnostic()?;
+    }
+    std::fs::remove_dir_all(&folder).into_diagnostic()?;
+    if report.is_whole() {
+        return Ok(());
+    }
+    Err(miette::miette!("a continued request repeats only {:.2} % of the one before it", report.least_shared_percent))
 }
 
 async fn measure(bench: Bench) -> miette::Result<()> {
@@ -135,14 +268,20 @@ async fn measure(bench: Bench) -> miette::Result<()> {
             print_line(&bench::fdatasync::run(&dir, Duration::from_secs(seconds)).into_diagnostic()?)
         }
         Bench::ModelStep { count } => print_line(&bench::model_step::run(count).await.into_diagnostic()?),
-        Bench::HarnessStep { harness, dir, submissions } => {
+        Bench::HarnessStep { harness, dir, submissions, at_once } => {
             let harness = beside(harness, "jr2-harness")?;
-            print_line(&bench::harness_step::run(&harness, &dir, submissions).await.into_diagnostic()?)
+            let report = bench::harness_step::run(&harness, &dir, submissions, at_once.into()).await;
+            print_line(&report.into_diagnostic()?)
+        }
+        Bench::Conversations { harness, dir, count } => {
+            let harness = beside(harness, "jr2-harness")?;
+            print_line(&bench::conversations::run(&harness, &dir, count).await.into_diagnostic()?)
         }
         Bench::Runs { server, token, workflow, concurrency, runs } => {
             let options = bench::runs::Options { server, token, workflow, concurrency, runs };
             print_line(&bench::runs::run(&options).await.into_diagnostic()?)
         }
+        Bench::Guard { harness, dir } => guard_cost(harness, dir).await,
         Bench::CommonWork => std::io::stdout().write_all(bench::runs::WORKFLOW.as_bytes()).into_diagnostic(),
         Bench::Suite { dir, jr2, harness, divide } => {
             let part = |n: usize| (n / divide.max(1)).max(1);

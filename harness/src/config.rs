@@ -1,5 +1,6 @@
 //! What the Harness is told at its start: the environment, read once (spec H-19, decisions 15, 45).
 
+use crate::guard::{CgroupUse, Circumstances};
 use jr2_shared::harness::HarnessConfig;
 use std::path::{Path, PathBuf};
 
@@ -58,6 +59,12 @@ pub struct Settings {
     pub conversations_dir: Option<PathBuf>,
     /// What the Briefing may state.
     pub facts: Facts,
+    /// `JR2_MEMORY` in bytes: without it the cgroup's limit is the only one.
+    pub memory: Option<u64>,
+    /// `JR2_CGROUP`: whose the memory cgroup is.
+    pub cgroup: CgroupUse,
+    /// `JR2_SANDBOX_DIR`, when it is absolute.
+    pub sandbox: Option<PathBuf>,
 }
 
 /// Why the environment cannot be used. Each names the variable.
@@ -88,6 +95,7 @@ impl Settings {
             Some(text) => serde_json::from_str(&text).map_err(SettingsError::HarnessJson)?,
             None => HarnessConfig { providers: Vec::new() },
         };
+        let memory = get("JR2_MEMORY").and_then(|text| jr2_shared::size::parse_memory(&text).ok());
         Ok(Self {
             listen: listen(get("JR2_LISTEN"), get("PORT"))?,
             custodian_url: custodian(get("JR2_CUSTODIAN_URL"))?,
@@ -98,12 +106,24 @@ impl Settings {
             conversations_dir: get("JR2_CONVERSATIONS_DIR").map(PathBuf::from),
             facts: Facts {
                 cpus: get("JR2_CPUS").and_then(|text| text.parse().ok()).filter(|n| *n > 0),
-                memory: get("JR2_MEMORY")
-                    .and_then(|text| jr2_shared::size::parse_memory(&text).ok())
-                    .or_else(|| cgroup_memory(Path::new("/"))),
+                memory: memory.or_else(|| cgroup_memory(Path::new("/"))),
                 shm_private: get("JR2_SHM").as_deref() == Some("private"),
             },
+            memory,
+            cgroup: CgroupUse::read(get("JR2_CGROUP").as_deref()),
+            sandbox: get("JR2_SANDBOX_DIR").map(PathBuf::from).filter(|path| path.is_absolute()),
         })
+    }
+
+    /// What the memory guard's meter depends on.
+    pub fn circumstances(&self) -> Circumstances {
+        Circumstances {
+            memory: self.memory,
+            cpus: self.facts.cpus,
+            cgroup: self.cgroup,
+            shm_private: self.facts.shm_private,
+            sandbox: self.sandbox.clone(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The Turn machine and the Harness client together, with a shell that dies at every point and comes back from its row.
 //!
 //! The fake Harness keeps to decision 31: an admission id it knows seats nothing. So whatever dies when, it must end up
-//! with the same admissions, in the same order, with the same words.
+//! with the same admissions, in the same order, with the same words and the same notices.
 
 // A test file whose helpers fail the test by panicking.
 #![allow(clippy::unwrap_used)]
@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use jr2_orchestrator::harness_client::{Connections, HarnessClient};
-use jr2_orchestrator::turn::{Frame, Turn, TurnEffect, TurnInput, step};
+use jr2_orchestrator::turn::{Frame, Ledger, ListedKill, Turn, TurnEffect, TurnInput, step};
 use jr2_orchestrator::workspace::HarnessEndpoint;
 use jr2_shared::harness::{AdmitAnswer, AdmitRequest, AgentDefinition, HEADER_NEXT_OFFSET};
 use jr2_shared::ids::Iid;
@@ -40,7 +40,7 @@ async fn admit(
         stream_url: format!("http://127.0.0.1/agents/{agent}/{}", iid.replace('/', "%2F")),
         offset: at.to_string(),
         submission_id: format!("s-{at}-abcdef"),
-        carried: known.map(|_| Vec::new()),
+        carried: known.map(|_| seated[at].notices.iter().filter_map(|one| one.id.clone()).collect()),
     })
 }
 
@@ -84,6 +84,7 @@ fn frame() -> Frame {
         ordinal: 1,
         task: Some("fix it".into()),
         cwd: None,
+        workspace: Some("ws-1".into()),
         model: None,
         thinking_level: None,
         menu_empty: false,
@@ -91,8 +92,14 @@ fn frame() -> Frame {
     }
 }
 
+/// The fake's memory-kill list: one kill before the Turn, and one more at each admission that no bash call told.
+fn kills(seated: &Seated) -> Vec<ListedKill> {
+    let kill = |n: usize| ListedKill { id: format!("k{n}"), at: 1, peak: None, limit: Some("2Gi".into()), told: false };
+    (0..=seated.lock().unwrap().len()).map(kill).collect()
+}
+
 /// Does one effect; `None` = nothing comes back.
-async fn perform(client: &HarnessClient, turn: &Turn, effect: &TurnEffect) -> Option<TurnInput> {
+async fn perform(client: &HarnessClient, seated: &Seated, turn: &Turn, effect: &TurnEffect) -> Option<TurnInput> {
     match effect {
         TurnEffect::AwaitAborts => Some(TurnInput::AbortsClear),
         TurnEffect::AskHeld { iid } => Some(TurnInput::Held(client.held(&turn.frame.agent, iid).await)),
@@ -105,16 +112,22 @@ async fn perform(client: &HarnessClient, turn: &Turn, effect: &TurnEffect) -> Op
             let end = client.wait_settlement(&turn.frame.agent, watch, &|_| {}).await;
             Some(end.into_input(&watch.submission_id, vec!["done".into()]))
         }
-        TurnEffect::ReadLastEnd => Some(TurnInput::LastEnd(None)),
+        TurnEffect::ReadKills => Some(TurnInput::Read { kills: Some(kills(seated)), last_end: None }),
+        TurnEffect::ReadLastEnd { .. } => Some(TurnInput::LastEnd(None)),
         _ => None,
     }
 }
 
+/// One seated admission: its id, its message, `kept`, and its notices by ledger id.
+type Told = (String, String, bool, Vec<Option<String>>);
+
 /// One whole Turn: its fault, what the Harness seated, and how many points it could have died at.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Life {
     fault: String,
-    seated: Vec<(String, String, bool)>,
+    seated: Vec<Told>,
+    /// What is left to be said at the end.
+    pending: usize,
     points: usize,
 }
 
@@ -123,15 +136,16 @@ async fn live(deaths: &[usize]) -> Life {
     let (url, seated) = fake().await;
     let endpoint = HarnessEndpoint { url, token: "t".into() };
     let client = HarnessClient::new(move || Some(endpoint.clone()), Connections::new().unwrap(), 1);
-    let (turn, mut effects) = step(&Turn::new(frame()), TurnInput::Begin { held_before: false });
-    let mut row = serde_json::to_string(&turn).unwrap();
+    let begin = TurnInput::Begin { held_before: false };
+    let (turn, ledger, mut effects) = step(&Turn::new(frame()), &Ledger::default(), begin, 1);
+    let mut row = serde_json::to_string(&(turn, ledger)).unwrap();
     let mut points = 0;
     let mut dies = || {
         points += 1;
         deaths.contains(&(points - 1))
     };
     let fault = 'life: loop {
-        let turn: Turn = serde_json::from_str(&row).unwrap();
+        let (turn, ledger): (Turn, Ledger) = serde_json::from_str(&row).unwrap();
         let mut input = TurnInput::Restored;
         for effect in &effects {
             if let TurnEffect::Fault { reason } = effect {
@@ -141,20 +155,24 @@ async fn live(deaths: &[usize]) -> Life {
             if dies() {
                 break;
             }
-            let heard = perform(&client, &turn, effect).await;
+            let heard = perform(&client, &seated, &turn, effect).await;
             // Dead after the effect, before its answer was saved.
             if dies() {
                 break;
             }
             input = heard.unwrap_or(input);
         }
-        let (next, asked) = step(&turn, input);
-        row = serde_json::to_string(&next).unwrap();
+        let (next, ledger, asked) = step(&turn, &ledger, input, 1);
+        row = serde_json::to_string(&(next, ledger)).unwrap();
         effects = asked;
     };
+    let (_, ledger): (Turn, Ledger) = serde_json::from_str(&row).unwrap();
     let seated = seated.lock().unwrap();
-    let told = |one: &AdmitRequest| (one.admission_id.clone().unwrap(), one.message.clone(), one.kept);
-    Life { fault, seated: seated.iter().map(told).collect(), points }
+    let told = |one: &AdmitRequest| {
+        let notices = one.notices.iter().map(|notice| notice.id.clone()).collect();
+        (one.admission_id.clone().unwrap(), one.message.clone(), one.kept, notices)
+    };
+    Life { fault, seated: seated.iter().map(told).collect(), pending: ledger.pending.len(), points }
 }
 
 #[tokio::test]
@@ -164,12 +182,15 @@ async fn d_31_whatever_dies_when_the_harness_is_asked_for_the_same_submissions()
         assert_eq!(whole.fault, "agent completed its turn without calling any of: done");
         let ids: Vec<&str> = whole.seated.iter().map(|(id, ..)| id.rsplit('/').next().unwrap()).collect();
         assert_eq!(ids, ["0000000a#1", "0000000a-r1#2", "0000000a-r1#3", "0000000a-r1#4", "0000000a-r1#5"]);
+        let notices: Vec<usize> = whole.seated.iter().map(|(.., notices)| notices.len()).collect();
+        // The kill before each admission; the reroll and the re-admission also what nobody is known to have heard.
+        assert_eq!(notices, [1, 2, 3, 1, 1]);
         for first in 0..whole.points {
             let once = live(&[first]).await;
-            assert_eq!((&once.fault, &once.seated), (&whole.fault, &whole.seated), "dead at {first}");
+            assert_eq!(once, Life { points: once.points, ..whole.clone() }, "dead at {first}");
             for second in first + 1..first + 4 {
                 let twice = live(&[first, second]).await;
-                assert_eq!((&twice.fault, &twice.seated), (&whole.fault, &whole.seated), "dead at {first}, {second}");
+                assert_eq!(twice, Life { points: twice.points, ..whole.clone() }, "dead at {first}, {second}");
             }
         }
     };

@@ -92,6 +92,9 @@ pub struct AdmitRequest {
     /// Notices to word.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<CarriedNotice>,
+    /// The answer of a pick whose call the restart cut: the Harness words it after the re-admit text (decision 34).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<crate::surface::PickAnswer>,
     /// The Orchestrator believes the conversation is held; refuse otherwise (spec H-8).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kept: bool,
@@ -125,10 +128,13 @@ pub struct AbortRequest {
 }
 
 /// The answer to an abort.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AbortAnswer {
     /// Whether anything ended.
     pub aborted: bool,
+    /// Admissions that this abort ended, now or before they arrived, and no model was asked with (decision 32).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unprompted: Vec<String>,
 }
 
 /// How a Submission ended.
@@ -176,7 +182,8 @@ pub struct Settlement {
     /// Why not, when it did not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<SettlementError>,
-    /// On `harness_restarted`: whether the rendered message had been made durable (decision 32).
+    /// Of one that did not complete: whether the rendered message had been made durable, so that a model may have been
+    /// asked (decision 32). Absent = not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompted: Option<bool>,
     /// The last assistant text of a completed Submission, at most 16 KiB: what `agent.done` carries (decision 38).
@@ -350,6 +357,9 @@ pub struct Provider {
     /// Default for the answer's most tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
+    /// Longest silence between two bytes of an answer, and before the first, in seconds; 300 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_seconds: Option<u64>,
 }
 
 fn chat_completions() -> String {

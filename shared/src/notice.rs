@@ -2,6 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Most notices on one admission; the rest stay pending, oldest first (decision 12).
+pub const NOTICES_MAX: usize = 32;
+/// Most bytes of one Turn part (decision 12).
+pub const TURN_PART_MAX_BYTES: usize = 16 << 10;
+
 /// One notice on the wire with its ledger id (decision 31).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarriedNotice {
@@ -47,6 +52,14 @@ pub enum Notice {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stopped: Option<bool>,
     },
+}
+
+impl Notice {
+    /// A memory kill; a peak without a limit is left out (spec N-4).
+    pub fn memory_limit(agent: Option<String>, limit: Option<String>, peak: Option<String>) -> Self {
+        let peak = peak.filter(|_| limit.is_some());
+        Self::MemoryLimit { agent, limit, peak }
+    }
 }
 
 /// Reads the notices of an admission body, dropping whatever is malformed or unknown (spec H-5).

@@ -3,11 +3,13 @@
 //! Every benchmark is a function from options to a report, and a report is printed as one JSON object. Nothing here is a
 //! test: a figure depends on the machine, and is given with the machine's own limits beside it.
 
+pub mod conversations;
 pub mod fdatasync;
 mod feed;
+pub mod guard;
 pub mod harness_step;
 pub mod model_step;
-mod process;
+pub(crate) mod process;
 pub mod runs;
 pub mod suite;
 
@@ -40,7 +42,7 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.into();
         |source| Self::Io { what, source }
     }

@@ -21,15 +21,15 @@ pub struct Memory {
 }
 
 /// A started process; killed when dropped.
-pub(super) struct Started {
+pub(crate) struct Started {
     child: Child,
     /// From the start of the process to its first good `/healthz`.
-    pub(super) up: Duration,
+    pub(crate) up: Duration,
 }
 
 impl Started {
     /// Starts a server and waits for its `/healthz`.
-    pub(super) async fn wait_healthy(mut command: Command, url: &str, deadline: Duration) -> Result<Self, BenchError> {
+    pub(crate) async fn wait_healthy(mut command: Command, url: &str, deadline: Duration) -> Result<Self, BenchError> {
         crate::tls::install();
         let client = reqwest::Client::builder().no_proxy().build()?;
         let begun = Instant::now();
@@ -49,14 +49,23 @@ impl Started {
         Err(BenchError::Deadline(deadline, format!("{program} does not answer {url}/healthz")))
     }
 
-    pub(super) fn memory(&self) -> Result<Memory, BenchError> {
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, once it has.
+    pub(super) fn ended(&mut self) -> Option<std::process::ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    pub(crate) fn memory(&self) -> Result<Memory, BenchError> {
         let path = format!("/proc/{}/status", self.child.id());
         let text = std::fs::read_to_string(&path).map_err(BenchError::io(path))?;
         Ok(Memory { rss_kib: field(&text, "VmRSS:"), peak_kib: field(&text, "VmHWM:") })
     }
 
     /// `kill -9`, and waits until the process is gone.
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -74,13 +83,13 @@ fn field(status: &str, name: &str) -> u64 {
 }
 
 /// A local address nobody listens on.
-pub(super) fn free_address() -> Result<SocketAddr, BenchError> {
+pub(crate) fn free_address() -> Result<SocketAddr, BenchError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(BenchError::io("a free port"))?;
     listener.local_addr().map_err(BenchError::io("a free port"))
 }
 
 /// A log file of a process, for when it misbehaves.
-pub(super) fn log_to(folder: &Path, name: &str) -> Result<Stdio, BenchError> {
+pub(crate) fn log_to(folder: &Path, name: &str) -> Result<Stdio, BenchError> {
     let path = folder.join(name);
     let file = std::fs::File::options().create(true).append(true).open(&path);
     file.map(Stdio::from).map_err(BenchError::io(path.display().to_string()))

@@ -5,14 +5,16 @@
 //! and not in front of a user.
 
 mod answer;
+mod lanes;
 mod matching;
 mod record;
 mod request;
 mod script;
 mod server;
 
+pub use lanes::Lane;
 pub use record::{KEPT_REQUESTS, RecordedRequest};
-pub use script::{Script, ScriptError};
+pub use script::{Answer, ErrorAnswer, Raw, Script, ScriptError, ScriptedCall, Usage};
 
 use server::Shared;
 use std::net::SocketAddr;
@@ -115,6 +117,11 @@ impl ScriptedModel {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The lane of requests for `model`: whatever the rules say, its answers are given by whoever holds it.
+    pub fn lane(&self, model: &str) -> Arc<Lane> {
+        Arc::clone(self.shared.lock().lanes.entry(model.to_owned()).or_default())
     }
 
     /// Everything asked so far, oldest first (the last [`KEPT_REQUESTS`] of it).

@@ -285,8 +285,15 @@ pub struct Raw {
     pub(super) bytes: Vec<u8>,
 }
 
+impl Raw {
+    /// These bytes as an event stream.
+    pub fn of(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { bytes: bytes.into(), ..Self::default() }
+    }
+}
+
 /// A refusal in the shape of the chat-completions wire.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ErrorAnswer {
     /// HTTP status.

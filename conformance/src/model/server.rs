@@ -1,6 +1,7 @@
 //! The scripted model's sockets: reads requests, asks the pure parts what to say, writes it as slowly or as badly as told.
 
 use super::answer::{End, Reply, render};
+use super::lanes::Lane;
 use super::matching::{Counts, captures, fits};
 use super::record::{RecordedRequest, Recorder};
 use super::request::Seen;
@@ -26,6 +27,9 @@ const EXPLAINED_RULES: usize = 20;
 /// Most conversations whose requests are counted; beyond it the counts begin anew, so that memory is bounded.
 const COUNTED_CONVERSATIONS: usize = 65_536;
 
+/// The rule's name in the record of a request that a lane answered.
+const LANE_RULE: &str = "(lane)";
+
 /// What all connections share.
 pub(super) struct Shared {
     script: Script,
@@ -39,6 +43,7 @@ pub(super) struct State {
     calls: u64,
     conversation_calls: HashMap<String, u64>,
     uses: HashMap<usize, u64>,
+    pub(super) lanes: HashMap<String, Arc<Lane>>,
 }
 
 impl Shared {
@@ -80,6 +85,10 @@ type Body = UnsyncBoxBody<Bytes, Closed>;
 
 async fn handle(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<Body>, Closed> {
     let (parts, body) = request.into_parts();
+    if parts.method == Method::GET && parts.uri.path().ends_with("/models") {
+        // Not recorded: it is no question.
+        return respond(models(&shared.script)).await;
+    }
     let mut record = RecordedRequest {
         method: parts.method.to_string(),
         path: parts.uri.path().to_owned(),
@@ -94,7 +103,7 @@ async fn handle(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
         Ok(body) => {
             record.body_text = String::from_utf8_lossy(&body.to_bytes()).into_owned();
             record.body = serde_json::from_str(&record.body_text).unwrap_or_default();
-            answer(&parts.method, &mut record, &shared)
+            answer(&parts.method, &mut record, &shared).await
         }
         Err(_) => refuse(&mut record, 413, "too_large", format!("the body has more than {BODY_MAX_BYTES} bytes")),
     };
@@ -107,12 +116,13 @@ async fn handle(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
     respond(reply).await
 }
 
-fn answer(method: &Method, record: &mut RecordedRequest, shared: &Shared) -> Reply {
-    if method == Method::GET && record.path.ends_with("/models") {
-        let model = |id: &String| json!({"id": id, "object": "model", "created": 0, "owned_by": "scripted"});
-        let list: Vec<_> = shared.script.models.iter().map(model).collect();
-        return Reply::json(200, &json!({"object": "list", "data": list}));
-    }
+fn models(script: &Script) -> Reply {
+    let model = |id: &String| json!({"id": id, "object": "model", "created": 0, "owned_by": "scripted"});
+    let list: Vec<_> = script.models.iter().map(model).collect();
+    Reply::json(200, &json!({"object": "list", "data": list}))
+}
+
+async fn answer(method: &Method, record: &mut RecordedRequest, shared: &Shared) -> Reply {
     if method != Method::POST || !record.path.ends_with("/chat/completions") {
         return refuse(record, 404, "not_found", "only POST …/chat/completions and GET …/models are served".to_owned());
     }
@@ -122,6 +132,11 @@ fn answer(method: &Method, record: &mut RecordedRequest, shared: &Shared) -> Rep
     };
     record.conversation.clone_from(&seen.conversation);
     record.problems = seen.problems();
+    let lane = shared.lock().lanes.get(&seen.model).cloned();
+    if let Some(lane) = lane {
+        record.rule = Some(LANE_RULE.to_owned());
+        return lane.answer(record, &seen).await;
+    }
     if shared.script.strict && !record.problems.is_empty() {
         return refuse(record, 400, "invalid_request_error", record.problems.join("; "));
     }

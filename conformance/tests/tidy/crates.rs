@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 /// The architecture table: crate, folder, the house crates it may link, and those its tests may link besides.
-const TABLE: [(&str, &str, &[&str], &[&str]); 7] = [
+const TABLE: [(&str, &str, &[&str], &[&str]); 8] = [
     ("jr2-shared", "shared", &[], &[]),
-    ("jr2-orchestrator", "orchestrator", &["jr2-shared"], &["jr2-conformance"]),
-    ("jr2-harness", "harness", &["jr2-shared"], &["jr2-conformance"]),
+    ("jr2-telemetry", "telemetry", &[], &[]),
+    // The tests of these two link them with their test hooks.
+    ("jr2-orchestrator", "orchestrator", &["jr2-shared", "jr2-telemetry"], &["jr2-conformance", "jr2-orchestrator"]),
+    ("jr2-harness", "harness", &["jr2-shared", "jr2-telemetry"], &["jr2-conformance", "jr2-harness"]),
     ("jr2-operator", "operator", &["jr2-shared"], &["jr2-conformance"]),
     ("jr2-brain", "brain", &["jr2-shared"], &["jr2-conformance"]),
     ("jr2-conformance", "conformance", &["jr2-shared"], &[]),

@@ -4,6 +4,8 @@
 
 mod crates;
 mod docs;
+mod model_servers;
+mod notices;
 mod source;
 
 use std::path::{Path, PathBuf};

@@ -3,15 +3,20 @@
 //! One place for the words (spec B-5). All of it is pure: the same facts give the same bytes, because a changed byte in
 //! the system prompt throws the provider's prefix cache away (spec B-6).
 
+mod compaction;
 mod notices;
 mod words;
 
+pub use compaction::{
+    COMPACTED_OPEN, SUMMARY_REQUEST, SUMMARY_SYSTEM, TRANSCRIPT_GAP, compacted, summary_request, transcript_item,
+};
 pub use notices::{answer_words, notice_line};
 pub use words::*;
 
 use crate::config::Facts;
+use crate::mutation::{self, Mutation};
 use jr2_shared::harness::Access;
-use jr2_shared::notice::Notice;
+use jr2_shared::notice::{NOTICES_MAX, Notice, TURN_PART_MAX_BYTES};
 use jr2_shared::size::format_memory;
 
 /// ST1.
@@ -33,6 +38,11 @@ const ALLOWED_NONE: &str =
     "Allowed now: none — the workflow's current state accepts no pick yet, so any pick is refused or does nothing.";
 /// What a restatement opens with (spec 8.4).
 const RESTATED: &str = "The workflow's state changed since you last read the Allowed picks. ";
+
+/// Bytes that every line of a Turn part keeps: each memory notice is shorter, so it is never cut.
+const LINE_KEPT_BYTES: usize = 384;
+/// What ends a line that was cut.
+const CUT: &str = "… (cut)";
 
 /// The system prompt: instructions, a blank line, the standing part (spec 6.6, 8.3).
 pub fn system_prompt(instructions: &str, access: Access, facts: Facts) -> String {
@@ -62,6 +72,9 @@ pub fn standing_part(access: Access, facts: Facts) -> String {
             lines.push(if facts.shm_private { STANDING_MEMORY_SHM } else { STANDING_MEMORY }.to_owned());
         }
     }
+    if mutation::is(Mutation::StandingPartCounts) {
+        lines.push(format!("- Briefing {}.", mutation::count()));
+    }
     format!("<jr2-briefing>\n{}\n</jr2-briefing>", lines.join("\n"))
 }
 
@@ -82,28 +95,27 @@ pub struct TurnPart<'a> {
 
 /// The user message of a Submission: the prompt, a blank line, the Turn part; the Allowed picks last (spec B-9).
 pub fn user_message(prompt: &str, part: &TurnPart<'_>) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    if let Some(cwd) = part.cwd {
-        lines.push(format!("Working directory: {}", one_line(cwd)));
-    }
-    for notice in part.notices {
+    let mut said: Vec<String> = Vec::new();
+    let skipped = usize::from(mutation::is(Mutation::NoticeDropped));
+    for notice in part.notices.iter().take(NOTICES_MAX).skip(skipped) {
         // Two notices with the same words are said once (spec N-16).
-        if let Some(line) = notice_line(notice, part.shm_private).filter(|line| !lines.contains(line)) {
-            lines.push(line);
+        if let Some(line) = notice_line(notice, part.shm_private)
+            .filter(|line| !said.contains(line) || mutation::is(Mutation::NoticeTwice))
+        {
+            said.push(line);
         }
     }
-    lines.extend(part.picks.iter().map(|text| pick_briefing(text)));
-    lines.push(allowed_line(&part.allowed));
-    let block = turn_block(&lines);
+    said.extend(part.picks.iter().map(|text| pick_briefing(text)));
+    let cwd = part.cwd.map(|cwd| format!("Working directory: {}", one_line(cwd)));
+    let block = bounded_block(cwd, said, allowed_line(&part.allowed));
     if prompt.is_empty() { block } else { format!("{prompt}\n\n{block}") }
 }
 
 /// The block appended when the Allowed picks changed for another reason than the Agent's own pick (spec B-10):
 /// the briefings of the picks it opens, then the Allowed picks.
 pub fn restatement(opened: &[&str], allowed: &[&str]) -> String {
-    let mut lines: Vec<String> = opened.iter().map(|text| pick_briefing(text)).collect();
-    lines.push(format!("{RESTATED}{}", allowed_line(allowed)));
-    turn_block(&lines)
+    let lines = opened.iter().map(|text| pick_briefing(text)).collect();
+    bounded_block(None, lines, format!("{RESTATED}{}", allowed_line(allowed)))
 }
 
 /// A1 or A2 over tool names (spec 7.11).
@@ -113,6 +125,32 @@ pub fn allowed_line(tools: &[&str]) -> String {
     }
     let names: Vec<String> = tools.iter().map(|tool| format!("`{tool}`")).collect();
     format!("Allowed now: {}.", names.join(", "))
+}
+
+/// A Turn part within its bound: the directory and the Allowed picks stand whole, the longest lines between them are cut.
+fn bounded_block(first: Option<String>, mut middle: Vec<String>, last: String) -> String {
+    let fixed = turn_block(&[first.clone().unwrap_or_default(), last.clone()]).len();
+    fit(&mut middle, TURN_PART_MAX_BYTES.saturating_sub(fixed));
+    let mut lines: Vec<String> = first.into_iter().chain(middle).chain([last]).collect();
+    if mutation::is(Mutation::AllowedFirst) {
+        lines.rotate_right(1);
+    }
+    turn_block(&lines)
+}
+
+/// Cuts the longest lines until all of them, with their line ends, fit `budget` bytes; none below [`LINE_KEPT_BYTES`], so
+/// that no notice is lost for a long one beside it.
+fn fit(lines: &mut [String], budget: usize) {
+    let mut over = lines.iter().map(|line| line.len() + 1).sum::<usize>().saturating_sub(budget);
+    while over > 0 {
+        let longest = lines.iter_mut().max_by_key(|line| line.len());
+        let Some(line) = longest.filter(|line| line.len() > LINE_KEPT_BYTES) else { return };
+        let keep = (line.len().saturating_sub(over)).max(LINE_KEPT_BYTES) - CUT.len();
+        let before = line.len();
+        line.truncate(line.floor_char_boundary(keep));
+        line.push_str(CUT);
+        over = over.saturating_sub(before - line.len());
+    }
 }
 
 fn turn_block(lines: &[String]) -> String {
@@ -131,3 +169,5 @@ pub(crate) fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod texts;

@@ -2,14 +2,11 @@
 
 use super::one_line;
 use jr2_shared::ids::menu_tool_name;
+use jr2_shared::memory_kills::{NAME_MAX, is_guard_size};
 use jr2_shared::notice::Notice;
 use jr2_shared::surface::PickReply;
 use serde_json::Value;
 
-/// Longest size text that is believed, in characters (decision 9).
-const SIZE_MAX_CHARS: usize = 16;
-/// Longest Agent name that is believed, in characters (spec section 15).
-const AGENT_MAX_CHARS: usize = 128;
 /// Longest reason of a new conversation, in characters: one Orchestrator sentence or two.
 const REASON_MAX_CHARS: usize = 1_000;
 /// Longest payload of an answer in bytes; the workflow bounds it tighter, this holds for any Orchestrator.
@@ -37,8 +34,8 @@ fn words(notice: &Notice, shm_private: bool) -> Option<String> {
 
 /// NT1 to NT4, and their variants without `/dev/shm` (decision 45).
 fn memory_words(agent: Option<&str>, limit: Option<&str>, peak: Option<&str>, shm_private: bool) -> String {
-    let limit = limit.filter(|text| is_size(text));
-    let size = match (limit, peak.filter(|text| is_size(text))) {
+    let limit = limit.filter(|text| is_guard_size(text));
+    let size = match (limit, peak.filter(|text| is_guard_size(text))) {
         (Some(limit), Some(peak)) => format!(" (peak {peak} of {limit})"),
         (Some(limit), None) => format!(" of {limit}"),
         // A peak never stands alone (spec N-4).
@@ -91,14 +88,6 @@ fn with(payload: &Value) -> String {
     if end < text.len() { format!(", with {}… (cut)", &text[..end]) } else { format!(", with {text}") }
 }
 
-fn is_size(text: &str) -> bool {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    text.len() <= SIZE_MAX_CHARS
-        && digits.starts_with(|c: char| c.is_ascii_digit())
-        && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.')
-        && text.len() - digits.len() <= 2
-}
-
 fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.chars().count() <= AGENT_MAX_CHARS && !text.chars().any(|c| c.is_control() || c == '`')
+    !text.is_empty() && text.chars().count() <= NAME_MAX && !text.chars().any(|c| c.is_control() || c == '`')
 }

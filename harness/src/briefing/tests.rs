@@ -179,3 +179,36 @@ fn the_loop_s_own_words_to_the_byte() {
     let stub: serde_json::Value = serde_json::from_str(&bad_arguments_stub(&"é".repeat(500))).unwrap();
     assert_eq!(stub["unparsable_arguments"].as_str().unwrap().chars().count(), 200);
 }
+
+#[test]
+fn decision_12_a_long_line_is_cut_and_no_notice_is_lost_beside_it() {
+    let answer = PickReply::Child { child: "build".into(), output: json!("é".repeat(40 << 10)) };
+    let mut notices =
+        vec![Notice::PickAnswer { pick: "go".into(), cut: "left".into(), answer: Some(answer), stopped: None }];
+    let kill = |n: u32| Notice::MemoryLimit {
+        agent: Some(format!("{n:0>128}")),
+        limit: Some("99999999999999Mi".into()),
+        peak: Some("99999999999999Mi".into()),
+    };
+    notices.extend((1..32).map(kill));
+    let part = TurnPart { notices: &notices, shm_private: true, allowed: vec!["mcp__jr2__a"], ..TurnPart::default() };
+    let text = user_message("", &part);
+    assert!(text.len() <= TURN_PART_MAX_BYTES && text.len() > TURN_PART_MAX_BYTES - 8, "{}", text.len());
+    assert_eq!(text.matches("at that time is gone.\n").count(), 31, "every memory notice stands whole");
+    assert_eq!(text.matches("… (cut)\n").count(), 1);
+    assert!(text.ends_with("Allowed now: `mcp__jr2__a`.\n</jr2-turn>"));
+    let long = "b".repeat(5_000);
+    let said = restatement(&[long.as_str(); 20], &["mcp__jr2__a"]);
+    assert!(said.len() <= TURN_PART_MAX_BYTES && said.matches("… (cut)").count() > 1);
+}
+
+proptest::proptest! {
+    #[test]
+    fn decision_12_lines_fit_or_are_at_their_least(lengths in proptest::collection::vec(0usize..3_000, 0..60), budget in 0usize..20_000) {
+        let mut lines: Vec<String> = lengths.iter().map(|length| "é".repeat(length / 2)).collect();
+        fit(&mut lines, budget);
+        let total: usize = lines.iter().map(|line| line.len() + 1).sum();
+        proptest::prop_assert!(total <= budget || lines.iter().all(|line| line.len() <= LINE_KEPT_BYTES));
+        proptest::prop_assert_eq!(lines.len(), lengths.len());
+    }
+}

@@ -16,6 +16,10 @@ pub const PICK_STOPPED: &str =
 pub const EMPTY_ANSWER: &str =
     "Your last answer was empty. Continue your task: call a tool, or say in plain text that you are done.";
 
+/// Answers a call whose arguments the output limit cut (F23): what to do differently, or the same call comes again.
+pub const CALL_CUT: &str = "The call did not run: your answer was cut at the output limit, so its arguments are incomplete. \
+    Send less at once.";
+
 /// Longest part of unparsable arguments kept in the conversation, in characters: enough to see what went wrong.
 const BAD_ARGUMENTS_KEPT_CHARS: usize = 200;
 
@@ -24,6 +28,11 @@ pub fn no_such_tool(name: &str, tools: &[&str]) -> String {
     let name: String = name.chars().take(100).collect();
     let have = if tools.is_empty() { "no tools".to_owned() } else { tools.join(", ") };
     format!("There is no tool \"{}\"; you have: {have}.", super::one_line(&name))
+}
+
+/// Answers a call whose arguments are wrong (F26).
+pub fn call_invalid(why: &str) -> String {
+    format!("The call did not run: {why}. Send it again.")
 }
 
 /// What the conversation keeps in place of arguments that do not parse: servers refuse a history that holds them.
@@ -35,6 +44,11 @@ pub fn bad_arguments_stub(raw: &str) -> String {
 /// What a Menu tool says when its event has no description.
 pub fn pick_description(event: &str) -> String {
     format!("Tells the workflow \"{event}\".")
+}
+
+/// What the result of a `bash` call that the memory guard killed ends with (spec M-5).
+pub fn memory_verdict(peak: &str, limit: &str) -> String {
+    format!("killed: memory limit (peak {peak} of {limit}); use fewer workers or a larger Size")
 }
 
 /// R7.

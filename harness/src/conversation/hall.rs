@@ -1,11 +1,12 @@
 //! All conversations of this Harness: lookup, admission, abort, the drivers that run Submissions, rebuild and drain.
 
+use super::entries::{close_calls, closing, seating as seating_entries};
 use super::log::Entry;
 use super::queue::{Admission, Seated};
-use super::{Conversation, Handle, Writer, record};
-use crate::briefing::CALL_OPEN_AT_RESTART;
-use crate::model::ChatMessage;
-use crate::turn::step::{Stop, restarted};
+use super::{Conversation, Handle, Writer, files, record};
+use crate::guard::Kill;
+use crate::mutation::{self, Mutation};
+use crate::turn::step::Stop;
 use crate::turn::{self, Job, Means};
 use jr2_shared::harness::{Outcome, Settlement, SettlementError, error_type};
 use std::collections::{HashMap, VecDeque};
@@ -36,6 +37,8 @@ pub struct Seating {
     pub admission: Option<String>,
     /// Ids of the notices it carries.
     pub carried: Vec<String>,
+    /// More came than one admission may carry; the answer says which were taken (decisions 12, 31).
+    pub left_out: bool,
     /// The Orchestrator believes the conversation is held (spec H-8).
     pub kept: bool,
     /// What to run.
@@ -49,8 +52,17 @@ pub struct Admitted {
     pub submission: String,
     /// Where to wait from.
     pub offset: u64,
-    /// Set when it was held already (decision 31).
+    /// Set when it was held already (decision 31), or when not all it brought was taken.
     pub carried: Option<Vec<String>>,
+}
+
+/// An abort's answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Aborted {
+    /// Whether anything ended.
+    pub ended: bool,
+    /// Admissions it ended, now or before they arrived, that no model was asked with (decision 32).
+    pub unprompted: Vec<String>,
 }
 
 /// Why nothing was seated, or an abort is not done.
@@ -78,6 +90,8 @@ pub struct Hall {
     /// Aborts of conversations not held, as `(iid, admission id)`.
     ahead: Mutex<VecDeque<(String, String)>>,
     drivers: Mutex<JoinSet<()>>,
+    /// Held for reading while an admission is seated: a drain waits for those that came in before it.
+    seating: tokio::sync::RwLock<()>,
     draining: AtomicBool,
 }
 
@@ -90,6 +104,7 @@ impl Hall {
             held: Mutex::default(),
             ahead: Mutex::default(),
             drivers: Mutex::default(),
+            seating: tokio::sync::RwLock::default(),
             draining: AtomicBool::new(false),
         }
     }
@@ -128,6 +143,7 @@ impl Hall {
 
     /// Seats an admission; it stands in the record when this returns.
     pub async fn admit(self: &Arc<Self>, seating: Seating) -> Result<Admitted, HallError> {
+        let _open = self.seating.read().await;
         loop {
             if self.is_draining() {
                 return Err(HallError::Draining);
@@ -175,20 +191,9 @@ impl Hall {
             Admission::SeatAborted(ordinal) => (ordinal, true),
         };
         let submission = format!("s-{ordinal}-{}", random_text());
-        let mut entries = vec![Entry::Admitted {
-            submission: submission.clone(),
-            admission: seating.admission,
-            carried: seating.carried,
-        }];
-        if aborted {
-            let error = Some(SettlementError {
-                kind: error_type::ABORTED.to_owned(),
-                message: "the Submission was aborted before it arrived".to_owned(),
-            });
-            let submission_id = submission.clone();
-            let settlement = Settlement { submission_id, outcome: Outcome::Aborted, error, prompted: None, text: None };
-            entries.push(Entry::Settled { settlement });
-        } else {
+        let taken = seating.left_out.then(|| seating.carried.clone());
+        let entries = seating_entries(&submission, seating.admission, seating.carried, aborted);
+        if !aborted {
             let mut job = seating.job;
             job.frame.submission.clone_from(&submission);
             conversation.desk().jobs.insert(submission.clone(), job);
@@ -197,7 +202,7 @@ impl Hall {
         if !aborted {
             self.drive(conversation);
         }
-        Ok(Admitted { submission, offset, carried: None })
+        Ok(Admitted { submission, offset, carried: taken })
     }
 
     /// Starts the conversation's driver unless it runs.
@@ -255,30 +260,27 @@ impl Hall {
         true
     }
 
-    /// Ends Submissions (decision 33); answers when they have settled, with whether anything ended.
-    pub async fn abort(&self, agent: &str, iid: &str, up_to: Option<String>) -> Result<bool, HallError> {
+    /// Ends Submissions (decision 33); answers when they have settled. A repeat answers the same but for `ended`.
+    pub async fn abort(&self, agent: &str, iid: &str, up_to: Option<String>) -> Result<Aborted, HallError> {
         let Some(conversation) = self.find(agent, iid) else {
-            if let Some(id) = up_to {
-                let mut ahead = lock(&self.ahead);
-                if ahead.len() >= AHEAD_MAX {
-                    ahead.pop_front();
-                }
-                ahead.push_back((iid.to_owned(), id));
-            }
-            return Ok(false);
+            return Ok(Aborted { ended: false, unprompted: self.abort_ahead(iid, up_to) });
         };
         let mut durable = conversation.watch();
-        let ends = {
+        let (ends, mut ended) = {
             let mut writer = conversation.writer.lock().await;
             let abort = conversation.log().queue.abort(up_to.as_deref());
-            if let (true, Some(up_to)) = (abort.remember, up_to) {
+            if let (true, Some(up_to)) = (abort.remember, up_to.clone()) {
                 conversation.append_locked(&mut writer, vec![Entry::AbortedAhead { up_to }], true).await;
             }
+            let log = conversation.log();
+            let ended = log.queue.waiting().filter(|w| abort.ends.contains(&w.submission));
+            let ended: Vec<String> = ended.filter_map(|w| w.admission.clone()).collect();
+            drop(log);
             let first = conversation.log().queue.first().is_some_and(|first| first.stopped);
             if let (true, Some(running)) = (first, &conversation.desk().running) {
                 running.send_replace(true);
             }
-            abort.ends
+            (abort.ends, ended)
         };
         let settled = || {
             let log = conversation.log();
@@ -286,7 +288,39 @@ impl Hall {
         };
         let waited = tokio::time::timeout(ABORT_WAIT, async { while !settled() && durable.changed().await.is_ok() {} });
         waited.await.map_err(|_| HallError::AbortUnderWay)?;
-        Ok(!ends.is_empty())
+        ended.extend(up_to.filter(|id| !ended.contains(id)));
+        let log = conversation.log();
+        ended.retain(|id| !log.queue.was_prompted(id));
+        Ok(Aborted { ended: !ends.is_empty(), unprompted: ended })
+    }
+
+    /// Remembers an abort of a conversation that is not held; answers what it will have ended.
+    fn abort_ahead(&self, iid: &str, up_to: Option<String>) -> Vec<String> {
+        let Some(id) = up_to else { return Vec::new() };
+        let mut ahead = lock(&self.ahead);
+        let one = (iid.to_owned(), id.clone());
+        if !ahead.contains(&one) {
+            if ahead.len() >= AHEAD_MAX {
+                ahead.pop_front();
+            }
+            ahead.push_back(one);
+        }
+        vec![id]
+    }
+
+    /// Puts a memory kill on the stream of every conversation with an active Submission and on no other (spec N-24, N-25).
+    pub async fn announce(&self, kill: &Kill) {
+        let all: Vec<Handle> = lock(&self.held).values().cloned().collect();
+        for conversation in all {
+            // Under the writer's lock: no settlement slips in between the look and the event.
+            let mut writer = conversation.writer.lock().await;
+            let idle = conversation.log().queue.first().is_none() && !mutation::is(Mutation::KillOnIdleStreams);
+            if writer.freed || idle {
+                continue;
+            }
+            let Kill { id, at, peak, limit } = kill.clone();
+            conversation.append_locked(&mut writer, vec![Entry::MemoryLimit { id, at, peak, limit }], true).await;
+        }
     }
 
     /// Drops conversations that are not live and not busy, with their folders; answers how many (spec 6.2).
@@ -301,13 +335,18 @@ impl Hall {
                 continue;
             }
             writer.freed = true;
+            // Out of the way before its place is free: a new conversation of that name must not meet the removal.
+            let away = writer.root.as_ref().map(|root| record::folder(root, &conversation.agent, &conversation.iid));
+            let away = away.map(|dir| (files::set_freed(&dir), dir));
             lock(&self.held).remove(&(conversation.agent.clone(), conversation.iid.clone()));
             freed += 1;
-            if let Some(root) = &writer.root {
-                let dir = record::folder(root, &conversation.agent, &conversation.iid);
-                if let Err(error) = remove(&dir).await {
-                    tracing::warn!("harness: {} could not be removed: {error}", dir.display());
-                }
+            let removed = match &away {
+                Some((Ok(Some(away)), _)) => remove(away).await,
+                Some((Err(_), dir)) => remove(dir).await,
+                Some((Ok(None), _)) | None => Ok(()),
+            };
+            if let (Err(error), Some((_, dir))) = (removed, away) {
+                tracing::warn!("harness: {} could not be removed: {error}", dir.display());
             }
         }
         freed
@@ -316,6 +355,8 @@ impl Hall {
     /// Stops every Submission, the queued ones too, and waits until they have settled (spec H-17).
     pub async fn drain(&self) {
         self.draining.store(true, Ordering::SeqCst);
+        let deadline = tokio::time::Instant::now() + DRAIN_WAIT;
+        let _ = tokio::time::timeout_at(deadline, self.seating.write()).await;
         let all: Vec<Handle> = lock(&self.held).values().cloned().collect();
         for conversation in all {
             if let Some(running) = &conversation.desk().running {
@@ -323,7 +364,6 @@ impl Hall {
             }
         }
         let all = async {
-            // An admission that slipped in before the flag may have started a driver meanwhile.
             loop {
                 let mut drivers = std::mem::take(&mut *lock(&self.drivers));
                 if drivers.is_empty() {
@@ -332,7 +372,7 @@ impl Hall {
                 while drivers.join_next().await.is_some() {}
             }
         };
-        if tokio::time::timeout(DRAIN_WAIT, all).await.is_err() {
+        if tokio::time::timeout_at(deadline, all).await.is_err() {
             tracing::warn!(
                 "harness: a Submission did not settle in {} s; the next start settles it",
                 DRAIN_WAIT.as_secs()
@@ -348,26 +388,6 @@ async fn remove(dir: &Path) -> std::io::Result<()> {
     }
 }
 
-/// What closes a log whose process died: results for open calls, settlements for everyone in the queue.
-fn closing(log: &super::Log) -> Vec<Entry> {
-    let Some(first) = log.queue.first() else { return Vec::new() };
-    let mut entries = close_calls(log, &first.submission);
-    entries.extend(
-        log.queue
-            .waiting()
-            .map(|waiting| Entry::Settled { settlement: restarted(&waiting.submission, waiting.prompted) }),
-    );
-    entries
-}
-
-fn close_calls(log: &super::Log, submission: &str) -> Vec<Entry> {
-    let close = |call_id: String| Entry::Message {
-        submission: submission.to_owned(),
-        message: ChatMessage::Tool { call_id, content: CALL_OPEN_AT_RESTART.to_owned() },
-    };
-    log.open_calls().into_iter().map(close).collect()
-}
-
 /// What settles a Submission whose task broke.
 fn broken(conversation: &Conversation, submission: &str) -> Vec<Entry> {
     let mut entries = close_calls(&conversation.log(), submission);
@@ -376,7 +396,8 @@ fn broken(conversation: &Conversation, submission: &str) -> Vec<Entry> {
         message: "the Harness broke while it ran this Submission; its log says where".to_owned(),
     });
     let submission_id = submission.to_owned();
-    let settlement = Settlement { submission_id, outcome: Outcome::Failed, error, prompted: None, text: None };
+    let prompted = conversation.log().queue.first().map(|first| first.prompted);
+    let settlement = Settlement { submission_id, outcome: Outcome::Failed, error, prompted, text: None };
     entries.push(Entry::Settled { settlement });
     entries
 }

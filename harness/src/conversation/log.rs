@@ -4,6 +4,7 @@
 //! died.
 
 use super::queue::{Queue, Seated};
+use crate::compaction::{Context, Counted};
 use crate::model::ChatMessage;
 use jr2_shared::harness::{
     History, HistoryMessage, Position, Settlement, StreamEvent, StreamEventKind, StreamMessage, TextPart,
@@ -42,10 +43,35 @@ pub enum Entry {
         /// It.
         message: ChatMessage,
     },
+    /// The server counted the tokens of everything before this entry (spec H-35).
+    Counted {
+        /// How many.
+        tokens: u64,
+    },
+    /// The messages before one of them are no longer sent; a summary stands in for them (spec 6.9).
+    Compacted {
+        /// The Submission whose question it was made for.
+        submission: String,
+        /// The summary.
+        summary: String,
+        /// Index of the first message that is still sent.
+        from: usize,
+    },
     /// A Submission ended.
     Settled {
         /// How.
         settlement: Settlement,
+    },
+    /// The memory guard killed the Agent's processes while a Submission was active (spec N-24).
+    MemoryLimit {
+        /// The kill's id.
+        id: String,
+        /// When, RFC 3339.
+        at: String,
+        /// Peak as a Size is written.
+        peak: String,
+        /// Limit as a Size is written.
+        limit: String,
     },
 }
 
@@ -67,6 +93,8 @@ enum StreamItem {
     Message(usize),
     /// A settlement.
     Settled(Settlement),
+    /// Anything else, as the reader gets it.
+    Event(StreamEventKind),
 }
 
 /// A conversation in memory.
@@ -76,8 +104,11 @@ pub struct Log {
     pub batches: u64,
     /// Submissions waiting or running, and admissions known.
     pub queue: Queue,
-    /// What the model is sent, after the system prompt.
+    /// Every message ever, also those before the cut.
     pub messages: Vec<ChatMessage>,
+    /// What stands in for the messages before the index.
+    cut: Option<(String, usize)>,
+    counted: Option<Counted>,
     stream: Vec<(Position, StreamItem)>,
 }
 
@@ -116,13 +147,33 @@ impl Log {
                     self.stream.push((position, StreamItem::Message(self.messages.len())));
                     self.messages.push(message.clone());
                 }
+                Entry::Counted { tokens } => {
+                    self.counted = Some(Counted { tokens: *tokens, at: self.messages.len() });
+                }
+                // Neither in the stream nor in the history (spec H-36).
+                Entry::Compacted { summary, from, .. } => {
+                    self.cut = Some((summary.clone(), (*from).min(self.messages.len())));
+                    self.counted = None;
+                }
                 Entry::Settled { settlement } => {
                     self.queue.settled(&settlement.submission_id);
                     self.stream.push((position, StreamItem::Settled(settlement.clone())));
                 }
+                Entry::MemoryLimit { id, at, peak, limit } => {
+                    let some = |text: &String| Some(text.clone());
+                    let (id, at, peak, limit) = (some(id), some(at), some(peak), some(limit));
+                    let event = StreamEventKind::MemoryLimit { peak, limit, id, at };
+                    self.stream.push((position, StreamItem::Event(event)));
+                }
             }
         }
         self.batches += 1;
+    }
+
+    /// What the model is sent of it.
+    pub fn context(&self) -> Context {
+        let (summary, from) = self.cut.clone().map_or((None, 0), |(summary, from)| (Some(summary), from));
+        Context { summary, from, tail: self.messages[from..].to_vec(), counted: self.counted }
     }
 
     /// The stream from batch `offset` up to, but not including, batch `durable`. An offset beyond the end reads from
@@ -153,6 +204,7 @@ impl Log {
     fn kind(&self, item: &StreamItem) -> StreamEventKind {
         match item {
             StreamItem::Settled(settlement) => StreamEventKind::SubmissionSettled(settlement.clone()),
+            StreamItem::Event(event) => event.clone(),
             StreamItem::Message(index) => {
                 let (role, text) = match &self.messages[*index] {
                     ChatMessage::System(text) => ("system", text),
@@ -175,6 +227,7 @@ impl Log {
         for (_, item) in self.stream.iter().take_while(|(position, _)| position.batch < durable) {
             match item {
                 StreamItem::Settled(settlement) => settlements.push(settlement.clone()),
+                StreamItem::Event(_) => {}
                 StreamItem::Message(index) => match &self.messages[*index] {
                     ChatMessage::User(text) => {
                         messages.push(HistoryMessage { role: "user".into(), text: text.clone() });
@@ -235,10 +288,35 @@ mod tests {
             Entry::AbortedAhead { up_to: "i#2".into() },
             Entry::Prompted { submission: "s".into() },
             said("a"),
+            Entry::Counted { tokens: 7 },
+            Entry::Compacted { submission: "s".into(), summary: "so far".into(), from: 1 },
             settled("s"),
+            Entry::MemoryLimit { id: "k".into(), at: "t".into(), peak: "3Gi".into(), limit: "2Gi".into() },
         ];
         let text = serde_json::to_string(&entries).unwrap();
         assert_eq!(serde_json::from_str::<Vec<Entry>>(&text).unwrap(), entries);
+    }
+
+    #[test]
+    fn h_36_a_cut_changes_what_is_sent_and_nothing_that_is_shown() {
+        let mut log = Log::default();
+        log.apply(&[said("a"), said("b"), Entry::Counted { tokens: 9 }, said("c")]);
+        let before = (log.page("i", 0, 1), log.history("i", 1));
+        assert_eq!(log.context().counted, Some(Counted { tokens: 9, at: 2 }));
+        let cut = |summary: &str, from| Entry::Compacted { submission: "s".into(), summary: summary.into(), from };
+        log.apply(&[cut("first", 1)]);
+        assert_eq!((log.page("i", 0, 1).events, log.history("i", 1)), (before.0.events, before.1));
+        assert_eq!(log.page("i", 1, 2).events, []);
+        let context = log.context();
+        assert_eq!((context.summary.as_deref(), context.from, context.counted), (Some("first"), 1, None));
+        assert_eq!(context.tail, [ChatMessage::User("b".into()), ChatMessage::User("c".into())]);
+        log.apply(&[cut("second", 9)]);
+        assert_eq!(
+            (log.context().summary.as_deref(), log.context().tail.len()),
+            (Some("second"), 0),
+            "never out of bounds"
+        );
+        assert_eq!(log.history("i", 3).messages.len(), 3);
     }
 
     #[test]

@@ -2,18 +2,22 @@
 //!
 //! A conversation's writes go one after another; what a reader of the stream sees is durable.
 
+mod entries;
+mod files;
 mod hall;
 mod log;
 mod queue;
 mod record;
 
-pub use hall::{Admitted, Hall, HallError, Seating};
+pub use entries::{closing, seating};
+pub use hall::{Aborted, Admitted, Hall, HallError, Seating};
 pub use log::{Batch, Entry, Log, Page};
 pub use queue::{Abort, Admission, QUEUE_MAX, Queue, Seated, Waiting};
 pub use record::{SEGMENT_MAX_BYTES, folder, segment};
 
-use crate::model::ChatMessage;
+use crate::compaction::Context;
 use crate::turn::Job;
+use jr2_shared::crash::{self, Point};
 use jr2_shared::harness::History;
 use record::Record;
 use std::collections::HashMap;
@@ -75,9 +79,9 @@ impl Conversation {
         self.log().is_seated()
     }
 
-    /// The messages so far.
-    pub fn messages(&self) -> Vec<ChatMessage> {
-        self.log().messages.clone()
+    /// What the model is sent of it.
+    pub fn context(&self) -> Context {
+        self.log().context()
     }
 
     /// The stream from `offset`, durable entries only.
@@ -112,6 +116,9 @@ impl Conversation {
                 Ok(record) => writer.record = Some(record),
                 Err(error) => record_failed(&self.iid, &error),
             }
+        }
+        if entries.iter().any(|entry| matches!(entry, Entry::Settled { .. })) {
+            crash::point(Point::SettlementRecorded);
         }
         let batches = {
             let mut log = self.log();

@@ -1,8 +1,9 @@
 //! The queue of one conversation, pure: who is seated, who runs, what an abort ends, what an admission repeats
 //! (spec H-11, decisions 31 and 33).
 
+use crate::mutation::{self, Mutation};
 use jr2_shared::ids::split_admission_id;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Most Submissions of one conversation that may wait: the protocol needs two, a person's script a few more.
 pub const QUEUE_MAX: usize = 16;
@@ -38,6 +39,8 @@ pub struct Waiting {
 pub struct Queue {
     ordinal: u64,
     known: HashMap<String, Seated>,
+    /// Submissions that were ever prompted.
+    prompted: HashSet<String>,
     waiting: VecDeque<Waiting>,
     ahead: VecDeque<String>,
 }
@@ -82,7 +85,8 @@ impl Queue {
 
     /// Decides an admission. `ahead` are aborts remembered outside the record, while nothing was seated here yet.
     pub fn admit(&self, admission: Option<&str>, ahead: &[String]) -> Admission {
-        if let Some(seated) = admission.and_then(|id| self.known.get(id)) {
+        let known = admission.filter(|_| !mutation::is(Mutation::AdmissionRepeated));
+        if let Some(seated) = known.and_then(|id| self.known.get(id)) {
             return Admission::Held(seated.clone());
         }
         if admission.is_some_and(|id| self.ahead.iter().chain(ahead).any(|up_to| covers(up_to, id))) {
@@ -99,6 +103,9 @@ impl Queue {
     pub fn abort(&mut self, up_to: Option<&str>) -> Abort {
         let mut remember = false;
         let ends: Vec<String> = match up_to {
+            None if mutation::is(Mutation::AbortFirstOnly) => {
+                self.waiting.iter().take(1).map(|w| w.submission.clone()).collect()
+            }
             None => self.waiting.iter().map(|w| w.submission.clone()).collect(),
             Some(id) => match self.waiting.iter().position(|w| w.admission.as_deref() == Some(id)) {
                 Some(last) => self.waiting.iter().take(last + 1).map(|w| w.submission.clone()).collect(),
@@ -113,6 +120,12 @@ impl Queue {
             waiting.stopped = true;
         }
         Abort { ends, remember }
+    }
+
+    /// Whether an admission's rendered message ever was durable, so that a model may have been asked with it (decision
+    /// 32). One that never arrived was not.
+    pub fn was_prompted(&self, admission: &str) -> bool {
+        self.known.get(admission).is_some_and(|seated| self.prompted.contains(&seated.submission))
     }
 
     /// Fold: a Submission was seated.
@@ -139,6 +152,7 @@ impl Queue {
 
     /// Fold: a Submission's rendered message is durable.
     pub fn prompted(&mut self, submission: &str) {
+        self.prompted.insert(submission.to_owned());
         for waiting in self.waiting.iter_mut().filter(|w| w.submission == submission) {
             waiting.prompted = true;
         }
@@ -233,7 +247,7 @@ mod tests {
         #[test]
         fn queue_invariants(steps in prop::collection::vec((0u8..3, 0u64..8), 0..60)) {
             let mut queue = Queue::default();
-            let mut seated = std::collections::HashSet::new();
+            let mut seated = HashSet::new();
             let mut aborted_up_to: Option<u64> = None;
             for (kind, n) in steps {
                 let id = format!("r/a#{n}");

@@ -3,10 +3,12 @@
 //! A batch is one line, so a torn write loses a whole batch or nothing. `Written` survives the death of the process,
 //! `Synced` the loss of power too.
 
+use super::files;
 use super::log::{Batch, Entry, Log};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,8 +22,12 @@ pub const SEGMENT_MAX_BYTES: usize = 230;
 const RECORD_MAX_BYTES: u64 = 512 << 20;
 /// Version of the record's shape.
 const VERSION: u32 = 1;
-/// The one append-only file.
-const LOG_FILE: &str = "record/log.jsonl";
+/// Largest head in bytes: a few names.
+const HEAD_MAX_BYTES: u64 = 16 << 10;
+/// The folder of the one append-only file.
+const RECORD: &str = "record";
+/// It.
+const LOG_FILE: &str = "log.jsonl";
 /// Who the conversation is.
 const HEAD_FILE: &str = "conversation.json";
 
@@ -62,22 +68,27 @@ pub struct Record {
 }
 
 impl Record {
-    /// Makes the folder, its head and an empty log; a folder that is in the way (its record was unreadable) is set
+    /// Makes the folder, its head and an empty log; what is in the way (an unreadable record, something foreign) is set
     /// aside first. Everything is synced but the log's content.
     pub fn create(root: &Path, agent: &str, iid: &str) -> io::Result<Self> {
-        let dir = folder(root, agent, iid);
-        set_aside(&dir)?;
-        std::fs::create_dir_all(dir.join("record"))?;
+        let inside = Path::new(&segment(agent)).join(segment(iid));
+        for place in [root.join(segment(agent)), root.join(&inside)] {
+            let is_folder = std::fs::symlink_metadata(&place).is_ok_and(|meta| meta.is_dir());
+            if !is_folder || (place.ends_with(&inside) && !is_unused(root, &inside)) {
+                files::set_aside(&place)?;
+            }
+        }
+        let record = files::folder(root, &inside.join(RECORD), true)?;
+        let folder = files::folder(root, &inside, false)?;
         let head = Head { v: VERSION, agent: agent.to_owned(), instance_id: iid.to_owned() };
-        let mut file = File::create(dir.join(HEAD_FILE))?;
+        let mut file = files::file(&folder, HEAD_FILE, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
         file.write_all(serde_json::to_string(&head).map_err(io::Error::other)?.as_bytes())?;
         file.sync_all()?;
-        let file = OpenOptions::new().create(true).append(true).open(dir.join(LOG_FILE))?;
-        for folder in
-            [dir.join("record"), dir.clone()].iter().map(PathBuf::as_path).chain(dir.ancestors().skip(1).take(2))
-        {
-            File::open(folder)?.sync_all()?;
+        let file = files::file(&record, LOG_FILE, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::APPEND)?;
+        for folder in [record, folder, files::folder(root, Path::new(&segment(agent)), false)?] {
+            File::from(folder).sync_all()?;
         }
+        File::open(root)?.sync_all()?;
         Ok(Self { file: Arc::new(file) })
     }
 
@@ -116,59 +127,82 @@ pub struct Rebuilt {
 /// A folder that could not be read, and why.
 pub type Unreadable = (PathBuf, RecordError);
 
-/// Every conversation under `root`, with the folders that could not be read.
+/// Every conversation under `root`, with the folders that could not be read. Foreign files are passed over; folders whose
+/// removal had begun are removed. An error means that the process lacks something: then nothing may be taken for lost.
 pub fn rebuild_all(root: &Path) -> io::Result<(Vec<Rebuilt>, Vec<Unreadable>)> {
     let (mut rebuilt, mut unreadable) = (Vec::new(), Vec::new());
     for agent in folders(root)? {
-        for dir in folders(&agent)? {
-            match rebuild(&dir) {
+        let found = match folders(&root.join(&agent)) {
+            Err(error) if !files::is_shortage(&error) => {
+                unreadable.push((root.join(&agent), error.into()));
+                continue;
+            }
+            other => other?,
+        };
+        for conversation in found {
+            let inside = Path::new(&agent).join(conversation);
+            match rebuild(root, &inside) {
                 Ok(Some(conversation)) => rebuilt.push(conversation),
                 // Nothing was ever seated there: no answer left for it.
                 Ok(None) => {}
-                Err(error) => unreadable.push((dir, error)),
+                Err(RecordError::Io(error)) if files::is_shortage(&error) => return Err(error),
+                Err(error) => unreadable.push((root.join(inside), error)),
             }
         }
     }
     Ok((rebuilt, unreadable))
 }
 
-/// Folders whose names are ours: a dot never stands in one, so hidden and set-aside folders are passed over.
-fn folders(root: &Path) -> io::Result<Vec<PathBuf>> {
+/// Names of folders that are ours: a dot never stands in one, so hidden and set-aside folders are passed over.
+fn folders(root: &Path) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(root)? {
         let entry = entry?;
-        if entry.file_type()?.is_dir() && !entry.file_name().to_string_lossy().contains('.') {
-            found.push(entry.path());
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if !entry.file_type()?.is_dir() {
+            continue;
+        }
+        if files::is_freed(&name) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        } else if !name.contains('.') {
+            found.push(name);
         }
     }
     found.sort();
     Ok(found)
 }
 
-fn rebuild(dir: &Path) -> Result<Option<Rebuilt>, RecordError> {
-    let path = dir.join(LOG_FILE);
-    let bytes = match std::fs::metadata(&path) {
-        Ok(meta) if meta.len() > RECORD_MAX_BYTES => {
-            return Err(RecordError::Shape(format!("its record is over {RECORD_MAX_BYTES} bytes")));
-        }
-        Ok(_) => std::fs::read(&path)?,
+/// Whether nothing was ever seated in a folder: its first write was cut.
+fn is_unused(root: &Path, inside: &Path) -> bool {
+    matches!(rebuild(root, inside), Ok(None))
+}
+
+fn rebuild(root: &Path, inside: &Path) -> Result<Option<Rebuilt>, RecordError> {
+    let folder = files::folder(root, inside, false)?;
+    let record = match files::folder(root, &inside.join(RECORD), false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.into()),
+        other => other?,
+    };
+    let bytes = match files::read(&record, LOG_FILE, RECORD_MAX_BYTES) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?.ok_or_else(|| RecordError::Shape(format!("its record is over {RECORD_MAX_BYTES} bytes")))?,
     };
     let (log, kept) = fold(&bytes)?;
     if log.batches == 0 {
         return Ok(None);
     }
-    let head: Head = serde_json::from_slice(&std::fs::read(dir.join(HEAD_FILE))?)
-        .map_err(|error| RecordError::Shape(format!("{HEAD_FILE}: {error}")))?;
+    let head = files::read(&folder, HEAD_FILE, HEAD_MAX_BYTES)?
+        .ok_or_else(|| RecordError::Shape(format!("{HEAD_FILE} is over {HEAD_MAX_BYTES} bytes")))?;
+    let head: Head =
+        serde_json::from_slice(&head).map_err(|error| RecordError::Shape(format!("{HEAD_FILE}: {error}")))?;
     if head.v != VERSION {
         return Err(RecordError::Shape(format!("its version is {}, this Harness reads {VERSION}", head.v)));
     }
-    let name = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    if percent_decode_str(&name).decode_utf8_lossy() != head.instance_id {
+    // Two folders must never be one conversation.
+    if inside != Path::new(&segment(&head.agent)).join(segment(&head.instance_id)) {
         return Err(RecordError::Shape(format!("{HEAD_FILE} names another conversation")));
     }
-    let file = OpenOptions::new().append(true).open(&path)?;
+    let file = files::file(&record, LOG_FILE, OFlags::WRONLY | OFlags::APPEND)?;
     if kept < bytes.len() {
         file.set_len(kept as u64)?;
         file.sync_all()?;
@@ -199,25 +233,12 @@ fn fold(bytes: &[u8]) -> Result<(Log, usize), RecordError> {
     Ok((log, kept))
 }
 
-/// Renames a folder that is in the way to `<name>.unreadable-<n>`.
-fn set_aside(dir: &Path) -> io::Result<()> {
-    if !dir.exists() {
-        return Ok(());
-    }
-    for n in 1..=u32::MAX {
-        let aside = PathBuf::from(format!("{}.unreadable-{n}", dir.display()));
-        if !aside.exists() {
-            return std::fs::rename(dir, aside);
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::ChatMessage;
     use proptest::prelude::*;
+    use std::os::unix::ffi::OsStrExt as _;
 
     fn entries(n: u64) -> Vec<Entry> {
         vec![
@@ -286,5 +307,95 @@ mod tests {
         assert!(root.path().join("a/r%2Fa%2F1.unreadable-1").is_dir());
         let (rebuilt, unreadable) = rebuild_all(root.path()).unwrap();
         assert_eq!((rebuilt.len(), unreadable.len()), (1, 0), "the set-aside and the empty one are passed over");
+        // A folder that nothing was seated in is used, not set aside: a full disk would leave one at every start.
+        Record::create(root.path(), "a", "r/a/1").unwrap();
+        assert!(!root.path().join("a/r%2Fa%2F1.unreadable-2").exists());
+    }
+
+    /// What somebody may put beside a good record: (what it is, its place, how it comes there, whether it is reported).
+    type Foreign = (&'static str, &'static str, fn(&Path), bool);
+
+    #[test]
+    fn h_13_foreign_files_neither_stop_the_start_nor_take_a_place() {
+        let pipe =
+            |at: &Path| rustix::fs::mknodat(rustix::fs::CWD, at, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let foreign: &[Foreign] = &[
+            ("a pipe for a log", "a/r/record/log.jsonl", pipe, true),
+            (
+                "a device for a log",
+                "a/r/record/log.jsonl",
+                |at| std::os::unix::fs::symlink("/dev/zero", at).unwrap(),
+                true,
+            ),
+            ("a folder for a log", "a/r/record/log.jsonl", |at| std::fs::create_dir(at).unwrap(), true),
+            ("a link for a record", "a/r/record", |at| std::os::unix::fs::symlink("../g/record", at).unwrap(), true),
+            ("a file for a record", "a/r/record", |at| std::fs::write(at, "x").unwrap(), true),
+            ("a file for a conversation", "a/r", |at| std::fs::write(at, "x").unwrap(), false),
+            ("a link for a conversation", "a/r", |at| std::os::unix::fs::symlink("g", at).unwrap(), false),
+            (
+                "a log that is no text",
+                "a/r/record/log.jsonl",
+                |at| std::fs::write(at, [0u8, 159, 10, 65, 10]).unwrap(),
+                true,
+            ),
+            (
+                "a deep log",
+                "a/r/record/log.jsonl",
+                |at| std::fs::write(at, "[".repeat(1 << 20) + "\n\n").unwrap(),
+                true,
+            ),
+            ("an empty log", "a/r/record/log.jsonl", |at| std::fs::write(at, "").unwrap(), false),
+            ("a file beside the Agents", "notes.txt", |at| std::fs::write(at, "x").unwrap(), false),
+            (
+                "a name that is no text",
+                "a/r",
+                |at| {
+                    let name = std::ffi::OsStr::from_bytes(&[b'r', 0xff]);
+                    std::fs::create_dir(at.parent().unwrap().join(name)).unwrap();
+                },
+                false,
+            ),
+        ];
+        for (what, place, put, reported) in foreign {
+            let root = tempfile::tempdir().unwrap();
+            let good = Record::create(root.path(), "a", "g").unwrap();
+            good.write(&line(0, 1, &entries(0)).unwrap()).unwrap();
+            let at = root.path().join(place);
+            std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+            put(&at);
+            let (rebuilt, unreadable) = rebuild_all(root.path()).unwrap();
+            assert_eq!((rebuilt.len(), unreadable.len()), (1, usize::from(*reported)), "{what}: {unreadable:?}");
+            let fresh = Record::create(root.path(), "a", "r").unwrap();
+            fresh.write(&line(0, 1, &entries(0)).unwrap()).unwrap();
+            assert_eq!(rebuild_all(root.path()).unwrap().0.len(), 2, "{what}: the place is free");
+        }
+    }
+
+    #[test]
+    fn two_folders_are_never_one_conversation() {
+        let root = tempfile::tempdir().unwrap();
+        let record = Record::create(root.path(), "a", "g").unwrap();
+        record.write(&line(0, 1, &entries(0)).unwrap()).unwrap();
+        let copy = |to: &str| {
+            std::fs::create_dir_all(root.path().join(to).join("record")).unwrap();
+            for name in [HEAD_FILE, "record/log.jsonl"] {
+                std::fs::copy(root.path().join("a/g").join(name), root.path().join(to).join(name)).unwrap();
+            }
+        };
+        copy("a/%67");
+        copy("b/g");
+        let (rebuilt, unreadable) = rebuild_all(root.path()).unwrap();
+        assert_eq!((rebuilt.len(), unreadable.len()), (1, 2));
+    }
+
+    #[test]
+    fn a_removal_that_was_cut_is_finished_and_brings_nothing_back() {
+        let root = tempfile::tempdir().unwrap();
+        let record = Record::create(root.path(), "a", "g").unwrap();
+        record.write(&line(0, 1, &entries(0)).unwrap()).unwrap();
+        let away = files::set_freed(&root.path().join("a/g")).unwrap().unwrap();
+        let (rebuilt, unreadable) = rebuild_all(root.path()).unwrap();
+        assert_eq!((rebuilt.len(), unreadable.len()), (0, 0));
+        assert!(!away.exists());
     }
 }

@@ -1,6 +1,7 @@
 //! The Custodian's control routes, client side: surface, picks, outstanding answers (spec 7.2, 7.3, decisions 13, 21, 34).
 
 use super::{Ladder, Menu};
+use crate::mutation::{self, Mutation};
 use futures_util::StreamExt;
 use jr2_shared::harness::HEADER_CUSTODIAN;
 use jr2_shared::surface::{PickAnswer, Refusal, Surface};
@@ -220,6 +221,7 @@ impl Custodian {
         let url = self.url(iid, "events");
         let start = Instant::now();
         let mut attempts = 0;
+        let again = keyed || mutation::is(Mutation::PickRetried);
         loop {
             attempts += 1;
             let limit = if keyed { self.ladder.attempt } else { PICK_TIMEOUT };
@@ -235,7 +237,7 @@ impl Custodian {
                 refusal,
                 PickRefusal::Transport { .. } | PickRefusal::Unavailable { .. } | PickRefusal::Custodian { .. }
             );
-            match self.ladder.next(attempts, start.elapsed(), random()).filter(|_| keyed && unknown) {
+            match self.ladder.next(attempts, start.elapsed(), random()).filter(|_| again && unknown) {
                 Some(wait) => tokio::time::sleep(wait).await,
                 None => return PickOutcome::Refused(refusal),
             }
@@ -249,15 +251,14 @@ impl Custodian {
             let mut failed = 0;
             loop {
                 match Answer::of(self.request(reqwest::Method::GET, &url).timeout(AWAIT_TIMEOUT)).await {
+                    // Held by the far side, so asked again at once.
                     Ok(answer) if answer.status == StatusCode::NO_CONTENT => {
                         failed = 0;
                         continue;
                     }
                     Ok(answer) => match answer.pick() {
                         PickOutcome::Answered(answer) if answer.outstanding => failed += 1,
-                        PickOutcome::Refused(PickRefusal::Unavailable { .. } | PickRefusal::Custodian { .. }) => {
-                            failed += 1;
-                        }
+                        PickOutcome::Refused(_) if answer.may_pass() => failed += 1,
                         other => return other,
                     },
                     Err(_) => failed += 1,
@@ -328,13 +329,18 @@ impl Answer {
     }
 
     fn surface(self, url: &str) -> SurfaceRead {
-        match serde_json::from_slice::<Surface>(&self.body) {
-            Ok(surface) => match Menu::of(surface) {
-                Ok(menu) => SurfaceRead::Found(menu, self.etag),
-                Err(words) => SurfaceRead::Failed(words),
-            },
+        match read_surface(&self.body) {
+            Ok(Ok(menu)) => SurfaceRead::Found(menu, self.etag),
+            Ok(Err(words)) => SurfaceRead::Failed(words),
             Err(error) => SurfaceRead::Failed(format!("{url} answered something that is no surface: {error}")),
         }
+    }
+
+    /// Whether asking the same once more may give something else: reading an outstanding answer changes nothing, so
+    /// everything that is not a plain "no" is asked again.
+    fn may_pass(&self) -> bool {
+        let wait = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
+        self.status.is_success() || self.status.is_server_error() || wait.contains(&self.status)
     }
 
     fn pick(&self) -> PickOutcome {
@@ -370,6 +376,11 @@ impl Answer {
             .map_or_else(|_| String::from_utf8_lossy(&self.body).into_owned(), |body| body.error);
         bounded(&text)
     }
+}
+
+/// Reads the body of a surface answer: the Menu, or E7 in the inner error.
+pub fn read_surface(body: &[u8]) -> serde_json::Result<Result<Menu, String>> {
+    serde_json::from_slice::<Surface>(body).map(Menu::of)
 }
 
 /// An error and its causes on one line: reqwest's own display hides why.

@@ -67,6 +67,74 @@ async fn a_stop_ends_the_ladder_and_the_wait() {
     assert_eq!(client.outstanding("a", "d", stop.subscribe()).await, PickOutcome::Stopped);
 }
 
+/// Answers an outstanding poll with these statuses and bodies in turn.
+async fn polled(answers: Vec<(u16, String)>) -> (PickOutcome, usize) {
+    let left = std::sync::Arc::new(std::sync::Mutex::new(std::collections::VecDeque::from(answers)));
+    let waiting = std::sync::Arc::clone(&left);
+    let router = Router::new().fallback(get(move |uri: axum::http::Uri| async move {
+        assert_eq!(uri.path(), "/agents/r%2Froot%2Fa/events/d%201");
+        let (status, body) = waiting.lock().unwrap().pop_front().expect("asked once too often");
+        (StatusCode::from_u16(status).unwrap(), body)
+    }));
+    let (_dir, client) = serve(router);
+    let outcome = client.outstanding("r/root/a", "d 1", never()).await;
+    let left = left.lock().unwrap().len();
+    (outcome, left)
+}
+
+#[tokio::test]
+async fn decision_13_an_outstanding_answer_is_asked_for_until_it_comes_or_the_turn_is_over() {
+    let answer = |more: &str| {
+        (
+            200,
+            format!(r#"{{"delivered":true,"event":"go","moved":true,"turnComplete":false,"deliveryId":"d 1"{more}}}"#),
+        )
+    };
+    let trouble = || {
+        let texts = [
+            (503, ""),
+            (502, "a proxy"),
+            (500, "x"),
+            (504, ""),
+            (429, ""),
+            (408, ""),
+            (200, "{"),
+            (204, ""),
+            (204, ""),
+        ];
+        let mut all: Vec<(u16, String)> = texts.into_iter().map(|(status, body)| (status, body.to_owned())).collect();
+        all.push(answer(r#","outstanding":true"#));
+        all
+    };
+    let (outcome, left) = polled([trouble(), vec![answer(r#","answered":true"#)]].concat()).await;
+    assert!(matches!(&outcome, PickOutcome::Answered(answer) if answer.answered), "{outcome:?}");
+    assert_eq!(left, 0);
+    let (outcome, _) = polled([trouble(), vec![(404, String::new())]].concat()).await;
+    assert_eq!(outcome, PickOutcome::Refused(PickRefusal::Gone), "E2");
+    let (outcome, _) = polled(vec![(403, String::new())]).await;
+    assert_eq!(outcome, PickOutcome::Refused(PickRefusal::Other { status: 403 }));
+}
+
+#[tokio::test]
+async fn decision_13_a_connection_that_breaks_in_mid_answer_is_asked_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("c.sock");
+    let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+    let served = tokio::spawn(async move {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let body = r#"{"delivered":true,"event":"go","moved":true,"turnComplete":true,"deliveryId":"d"}"#;
+        for length in [body.len() + 9, body.len()] {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 4096]).await.unwrap();
+            let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+            stream.write_all(head.as_bytes()).await.unwrap();
+        }
+    });
+    let outcome = client(&socket).outstanding("a", "d", never()).await;
+    assert!(matches!(&outcome, PickOutcome::Answered(answer) if answer.turn_complete), "{outcome:?}");
+    served.await.unwrap();
+}
+
 #[tokio::test]
 async fn an_answer_over_the_bound_is_a_failure_and_not_memory() {
     let router = Router::new().fallback(get(|| async { "x".repeat(ANSWER_MAX_BYTES + 1) }));

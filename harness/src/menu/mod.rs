@@ -4,12 +4,13 @@ mod custodian;
 mod ladder;
 mod receipts;
 
-pub use custodian::{Custodian, PickOutcome, PickRefusal, Reread, SurfaceRead};
+pub use custodian::{Custodian, PickOutcome, PickRefusal, Reread, SurfaceRead, read_surface};
 pub use ladder::Ladder;
 pub use receipts::{receipt, refusal};
 
 use crate::briefing;
 use crate::model::ToolSpec;
+use crate::mutation::{self, Mutation};
 use jr2_shared::ids::menu_tool_name;
 use jr2_shared::surface::{MenuItem, PICKS_KEYED, Surface, empty_object_schema};
 use std::collections::HashSet;
@@ -84,8 +85,12 @@ impl Menu {
 
     /// The Menu's part of the tools block, in Menu order: the same bytes for the same Menu.
     pub fn specs(&self) -> Vec<ToolSpec> {
-        self.picks
-            .iter()
+        let mut picks: Vec<&Pick> = self.picks.iter().collect();
+        if mutation::is(Mutation::MenuReordered) {
+            picks.sort_by_key(|pick| !self.allowed.contains(&pick.event));
+        }
+        picks
+            .into_iter()
             .map(|pick| ToolSpec {
                 name: pick.tool.clone(),
                 description: pick.description.clone().unwrap_or_else(|| briefing::pick_description(&pick.event)),

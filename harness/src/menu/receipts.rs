@@ -2,6 +2,7 @@
 
 use super::{Menu, PickRefusal};
 use crate::briefing::{NO_REPLY, allowed_line, answer_words};
+use crate::mutation::{self, Mutation};
 use jr2_shared::surface::PickAnswer;
 
 /// R2's own words.
@@ -20,7 +21,10 @@ const NOTHING_RAN: &str = "it moved the workflow, and nothing ran";
 pub fn receipt(menu: &Menu, answer: &PickAnswer) -> String {
     let event = &answer.event;
     let delivered = format!("Delivered \"{event}\" to the workflow (delivery {}).", answer.delivery_id);
-    let answered = if answer.nothing_ran {
+    // A pick that moved nothing asked nobody, whatever else its answer says.
+    let answered = if !answer.moved {
+        String::new()
+    } else if answer.nothing_ran {
         format!(" The pick came straight back: {NOTHING_RAN}.")
     } else if let Some(reply) = &answer.reply {
         format!(" {}", answer_words(reply))
@@ -30,7 +34,8 @@ pub fn receipt(menu: &Menu, answer: &PickAnswer) -> String {
         String::new()
     };
     if answer.turn_complete {
-        return format!("{delivered}{answered}{TURN_OVER}");
+        let over = if mutation::is(Mutation::ReceiptWords) { " Your turn is over." } else { TURN_OVER };
+        return format!("{delivered}{answered}{over}");
     }
     let acted = if answer.moved {
         STILL_OPEN.to_owned()

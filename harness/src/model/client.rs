@@ -4,10 +4,11 @@
 //! an answer acts before it is complete: no tool call runs and nothing is recorded.
 
 use super::decode::{Decoder, StreamFault, error_in, server_fault};
-use super::quirks::{Quirks, quirks};
+use super::quirks::{Quirks, is_overflow, quirks};
 use super::retry::{
     IDLE_RETRIES_PER_QUESTION, RETRY_AFTER_MAX, RetryBudget, StatusClass, backoff, classify, retry_after,
 };
+use super::windows::{self, Windows};
 use super::{ModelAnswer, ModelError, ModelRequest, request};
 use jr2_shared::harness::{HarnessConfig, Provider};
 use std::collections::BTreeMap;
@@ -82,7 +83,7 @@ pub enum ClientError {
 
 #[derive(Debug)]
 struct Route {
-    url: String,
+    base: String,
     via_custodian: bool,
     provider: Provider,
     quirks: Quirks,
@@ -95,6 +96,7 @@ pub struct ModelClient {
     direct: reqwest::Client,
     custodian: reqwest::Client,
     timeouts: Timeouts,
+    windows: Windows,
 }
 
 /// Why one attempt gave no answer.
@@ -135,12 +137,62 @@ impl ModelClient {
         for provider in &config.providers {
             routes.insert(provider.id.clone(), route(provider, &root)?);
         }
-        Ok(Self { routes, direct: builder().build()?, custodian: custodian.build()?, timeouts })
+        Ok(Self {
+            routes,
+            direct: builder().build()?,
+            custodian: custodian.build()?,
+            timeouts,
+            windows: Windows::default(),
+        })
     }
 
-    /// The context window of a provider in tokens, when configured.
-    pub fn context_window(&self, provider_id: &str) -> Option<u64> {
-        self.routes.get(provider_id)?.provider.context_window
+    /// The context window of a model in tokens: what its server proved, what is configured, or what its `/models` says.
+    /// `None` is unknown, and said in the log once.
+    pub async fn window(&self, provider_id: &str, model: &str) -> Option<u64> {
+        let route = self.routes.get(provider_id)?;
+        let at_most = self.windows.proved(provider_id, model);
+        if let Some(configured) = route.provider.context_window.filter(|tokens| *tokens > 0) {
+            return Some(at_most.map_or(configured, |proved| proved.min(configured)));
+        }
+        if self.windows.may_look(provider_id, model) {
+            let found = self.look(route, model).await;
+            self.windows.looked(provider_id, model, found);
+        }
+        self.windows.known(provider_id, model)
+    }
+
+    /// Keeps what a refusal showed of a window (F39). Only ever makes it smaller.
+    pub fn proved(&self, provider_id: &str, model: &str, tokens: u64) {
+        self.windows.prove(provider_id, model, tokens);
+    }
+
+    /// Asks `/models`. The error says whether asking again may help.
+    async fn look(&self, route: &Route, model: &str) -> Result<Option<u64>, windows::Unanswered> {
+        let answer = async {
+            let mut call = self.client(route).get(format!("{}/models", route.base));
+            if let Some(bearer) = &route.provider.stand_in {
+                call = call.bearer_auth(bearer);
+            }
+            let mut response = call.send().await.map_err(|_| windows::Unanswered)?;
+            let mut body = Vec::new();
+            while let Some(bytes) = response.chunk().await.map_err(|_| windows::Unanswered)? {
+                body.extend_from_slice(&bytes);
+                if body.len() > windows::LIST_MAX_BYTES {
+                    return Ok(None);
+                }
+            }
+            Ok(serde_json::from_slice(&body).ok().and_then(|list| windows::window_in(&list, model)))
+        };
+        tokio::time::timeout(windows::LOOK_WAIT, answer).await.map_err(|_| windows::Unanswered)?
+    }
+
+    fn client(&self, route: &Route) -> &reqwest::Client {
+        if route.via_custodian { &self.custodian } else { &self.direct }
+    }
+
+    /// Most tokens an answer may have: what was asked for, else the provider's configured default.
+    pub fn max_tokens(&self, provider_id: &str, asked: Option<u64>) -> Option<u64> {
+        asked.or_else(|| self.routes.get(provider_id)?.provider.max_tokens)
     }
 
     /// Asks once, and again within the budget. `abort` turning `true` ends it at any point; a dropped sender never does.
@@ -173,7 +225,7 @@ impl ModelClient {
                 Err(Attempt::Over(error)) => return Err(error),
                 Err(Attempt::Again { error, wish }) => (error, wish),
             };
-            if matches!(error, ModelError::Idle) {
+            if matches!(error, ModelError::Idle { .. }) {
                 idle_retries += 1;
             }
             if idle_retries > IDLE_RETRIES_PER_QUESTION || wish.is_some_and(|w| w > RETRY_AFTER_MAX) || !budget.spend()
@@ -187,30 +239,29 @@ impl ModelClient {
                 () = tokio::time::sleep(wait) => {}
             }
         }
-        Err(ModelError::Idle)
+        Err(ModelError::Transport { message: "it was asked without end".to_owned() })
     }
 
     async fn attempt(&self, route: &Route, body: bytes::Bytes, decoder: &mut Decoder) -> Result<ModelAnswer, Attempt> {
         let total = Instant::now() + self.timeouts.total;
-        let client = if route.via_custodian { &self.custodian } else { &self.direct };
-        let mut call = client
-            .post(&route.url)
+        let mut call = self
+            .client(route)
+            .post(format!("{}/chat/completions", route.base))
             .header("content-type", "application/json")
             .header("accept", "text/event-stream")
             .body(body);
         if let Some(bearer) = &route.provider.stand_in {
             call = call.bearer_auth(bearer);
         }
+        let silence = route.provider.idle_seconds.map_or(self.timeouts.idle, Duration::from_secs);
         let idle = |limit: Duration| (Instant::now() + limit).min(total);
-        let mut response = timeout_at(idle(self.timeouts.idle), call.send())
-            .await
-            .map_err(|_| timed_out(total))?
-            .map_err(transport)?;
+        let mut response =
+            timeout_at(idle(silence), call.send()).await.map_err(|_| timed_out(total, silence))?.map_err(transport)?;
         if !response.status().is_success() {
-            return Err(self.refusal(route, response).await);
+            return Err(self.refusal(response).await);
         }
         while !decoder.is_over() {
-            let limit = if decoder.has_finish() { self.timeouts.tail } else { self.timeouts.idle };
+            let limit = if decoder.has_finish() { self.timeouts.tail } else { silence };
             match timeout_at(idle(limit), response.chunk()).await {
                 Ok(Ok(Some(bytes))) => {
                     decoder.push(&bytes);
@@ -219,13 +270,13 @@ impl ModelClient {
                 // The answer itself is whole: what breaks after it costs only token counts.
                 _ if decoder.has_finish() => break,
                 Ok(Err(error)) => return Err(transport(error)),
-                Err(_) => return Err(timed_out(total)),
+                Err(_) => return Err(timed_out(total, silence)),
             }
         }
-        decoder.finish().map_err(|fault| broken(route, fault))
+        decoder.finish().map_err(broken)
     }
 
-    async fn refusal(&self, route: &Route, mut response: reqwest::Response) -> Attempt {
+    async fn refusal(&self, mut response: reqwest::Response) -> Attempt {
         let status = response.status().as_u16();
         let header = |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
         let wish =
@@ -244,7 +295,7 @@ impl ModelClient {
             StreamFault::Server { code, message, .. } => (code, message),
             other => (String::new(), other.to_string()),
         };
-        refused(route, Some(status), &code, message, wish)
+        refused(Some(status), &code, message, wish)
     }
 }
 
@@ -262,7 +313,7 @@ fn route(provider: &Provider, custodian: &str) -> Result<Route, ClientError> {
         return Err(ClientError::BaseUrl { id: id(), url: provider.base_url.clone() });
     }
     let root = if via_custodian { custodian } else { "" };
-    Ok(Route { url: format!("{root}{base}/chat/completions"), via_custodian, provider: provider.clone(), quirks })
+    Ok(Route { base: format!("{root}{base}"), via_custodian, provider: provider.clone(), quirks })
 }
 
 /// Completes once the abort is there.
@@ -272,12 +323,12 @@ async fn aborted(abort: &mut watch::Receiver<bool>) {
     }
 }
 
-fn timed_out(total: Instant) -> Attempt {
+fn timed_out(total: Instant, limit: Duration) -> Attempt {
     if Instant::now() >= total {
         let message = "the answer took longer than the limit for one answer".to_owned();
         return Attempt::Over(ModelError::Transport { message });
     }
-    Attempt::Again { error: ModelError::Idle, wish: None }
+    Attempt::Again { error: ModelError::Idle { limit, asked: 1 }, wish: None }
 }
 
 fn transport(error: reqwest::Error) -> Attempt {
@@ -295,9 +346,9 @@ fn transport(error: reqwest::Error) -> Attempt {
     if fatal { Attempt::Over(error) } else { Attempt::Again { error, wish: None } }
 }
 
-fn broken(route: &Route, fault: StreamFault) -> Attempt {
+fn broken(fault: StreamFault) -> Attempt {
     match fault {
-        StreamFault::Server { status, code, message } => refused(route, status, &code, message, None),
+        StreamFault::Server { status, code, message } => refused(status, &code, message, None),
         // The same question would give the same flood.
         StreamFault::TooBig(_) => Attempt::Over(ModelError::Provider { status: None, message: fault.to_string() }),
         StreamFault::Cut | StreamFault::Malformed => {
@@ -306,8 +357,8 @@ fn broken(route: &Route, fault: StreamFault) -> Attempt {
     }
 }
 
-fn refused(route: &Route, status: Option<u16>, code: &str, message: String, wish: Option<Duration>) -> Attempt {
-    if status.is_none_or(|s| matches!(s, 400 | 413 | 422 | 500)) && route.quirks.is_overflow(code, &message) {
+fn refused(status: Option<u16>, code: &str, message: String, wish: Option<Duration>) -> Attempt {
+    if status.is_none_or(|s| matches!(s, 400 | 413 | 422 | 500)) && is_overflow(code, &message) {
         return Attempt::Over(ModelError::ContextOverflow { message });
     }
     match classify(status, code, &message) {
@@ -328,6 +379,7 @@ fn named(error: ModelError, retries: u32, wish: Option<Duration>) -> ModelError 
         ModelError::Limit { message } => ModelError::Limit { message: message + &note },
         ModelError::Provider { status, message } => ModelError::Provider { status, message: message + &note },
         ModelError::Transport { message } => ModelError::Transport { message: message + &note },
+        ModelError::Idle { limit, .. } => ModelError::Idle { limit, asked: retries + 1 },
         other => other,
     }
 }

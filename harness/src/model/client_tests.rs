@@ -10,6 +10,8 @@ use tokio::net::{TcpListener, UnixListener};
 enum Step {
     Reply(String),
     Hang(String),
+    /// A server that speaks this slowly.
+    Drip(Vec<String>, Duration),
 }
 
 type Seen = Arc<Mutex<Vec<String>>>;
@@ -33,6 +35,13 @@ async fn serve(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), step: Step, s
     seen.lock().unwrap().push(String::from_utf8(got).unwrap());
     match step {
         Step::Reply(text) => stream.write_all(text.as_bytes()).await.unwrap(),
+        Step::Drip(pieces, gap) => {
+            let mut clock = tokio::time::interval(gap);
+            for piece in pieces {
+                clock.tick().await;
+                stream.write_all(piece.as_bytes()).await.unwrap();
+            }
+        }
         Step::Hang(text) => {
             stream.write_all(text.as_bytes()).await.unwrap();
             let _ = stream.read(&mut buffer).await;
@@ -172,13 +181,32 @@ async fn a_limit_is_named_as_one() {
 
 /// openai/codex#3229, openai/codex#3267
 #[tokio::test]
-async fn f07_silence_is_an_idle_end_and_comments_are_none() {
+async fn f07_silence_is_an_idle_end_that_is_bounded_and_says_why() {
     let silent = || Step::Hang(head("200 OK", "") + &piece("a"));
     let (result, seen, left) = ask(vec![silent(), silent(), good("late")], 9).await;
-    assert!(matches!(result, Err(ModelError::Idle)), "{result:?}");
+    assert_eq!(result.unwrap_err().to_string(), "provider silent: no byte came for 0.15 s (asked 2 times)");
     assert_eq!((seen.len(), left), (2, 8));
     let (result, _, _) = ask(vec![silent(), good("late")], 9).await;
     assert_eq!(result.unwrap().text, "late");
+}
+
+#[tokio::test]
+async fn f07_the_idle_limit_counts_from_the_last_byte_and_a_comment_is_one() {
+    let mut pieces = vec![head("200 OK", "")];
+    pieces.extend(std::iter::repeat_n(": thinking\n\n".to_owned(), 8));
+    pieces.push(piece("at last") + "data: [DONE]\n\n");
+    // Three times the limit in all, a third of it between two bytes.
+    let (result, seen, _) = ask(vec![Step::Drip(pieces, Duration::from_millis(50))], 0).await;
+    assert_eq!((result.unwrap().text.as_str(), seen.len()), ("at last", 1));
+}
+
+#[tokio::test]
+async fn f07_the_idle_limit_is_a_setting_of_the_provider() {
+    let (url, _) = server(vec![Step::Hang(head("200 OK", "")), Step::Hang(head("200 OK", ""))]).await;
+    let config = serde_json::from_value(json!({"providers": [{"id": "p", "baseUrl": url, "idleSeconds": 1}]})).unwrap();
+    let client = ModelClient::new(&config, "http://127.0.0.1:9").unwrap();
+    let error = client.ask("p", &question(), &mut RetryBudget::new(9), never()).await.unwrap_err();
+    assert_eq!(error.to_string(), "provider silent: no byte came for 1 s (asked 2 times)");
 }
 
 #[tokio::test]
@@ -210,6 +238,31 @@ async fn f36_an_overflow_is_asked_once() {
     let Err(ModelError::ContextOverflow { message }) = result else { panic!("{result:?}") };
     assert_eq!(crate::model::quirks::limit_in(&message), Some(8192));
     assert_eq!((seen.len(), left), (1, 9));
+}
+
+/// earendil-works/pi#5930, can1357/oh-my-pi#3752, earendil-works/pi#6751: every recorded or quoted refusal, through the
+/// client, as an answer and inside a stream.
+#[tokio::test]
+async fn f36_f39_overflows_of_every_server_are_known_and_nothing_else_is() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/fixtures/llm-errors/");
+    let rows = |name: &str| -> Vec<serde_json::Value> {
+        serde_json::from_str(&std::fs::read_to_string(format!("{folder}{name}")).unwrap()).unwrap()
+    };
+    let answer = |row: &serde_json::Value| refusal(&format!("{} Refused", row["status"]), "", &row["body"].to_string());
+    for row in rows("overflow.json") {
+        let streamed = Step::Reply(head("200 OK", "") + &format!("data: {}\n\n", row["body"]));
+        let in_stream = row["body"].get("error").is_some();
+        for step in [Some(answer(&row)), in_stream.then_some(streamed)].into_iter().flatten() {
+            let (result, seen, left) = ask(vec![step], 9).await;
+            let Err(ModelError::ContextOverflow { message }) = result else { panic!("{row}: {result:?}") };
+            assert_eq!(crate::model::quirks::limit_in(&message), row["window"].as_u64(), "{row}");
+            assert_eq!((seen.len(), left), (1, 9), "asked once: {row}");
+        }
+    }
+    for row in rows("other.json") {
+        let (result, _, _) = ask(vec![answer(&row)], 0).await;
+        assert!(!matches!(result, Ok(_) | Err(ModelError::ContextOverflow { .. })), "{row}: {result:?}");
+    }
 }
 
 #[tokio::test]

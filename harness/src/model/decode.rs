@@ -169,7 +169,7 @@ impl Decoder {
             // We ask for one choice; a server that sends more does not get two answers into one.
             choices.iter().find(|c| c.get("index").and_then(Value::as_u64).unwrap_or(0) == 0)
         });
-        if let Some(usage) = chunk.get("usage").and_then(usage_in) {
+        if let Some(usage) = chunk.get("usage").and_then(|usage| usage_in(usage, chunk)) {
             self.usage = Some(usage);
             self.ended |= choice.is_none();
             out.push(DecodeEvent::Usage(usage));
@@ -234,12 +234,16 @@ fn finish_in(value: &Value) -> Option<Finish> {
     })
 }
 
-fn usage_in(value: &Value) -> Option<Usage> {
+/// The counts of a chunk. llama.cpp says what came from its cache beside them in older builds.
+fn usage_in(value: &Value, chunk: &Value) -> Option<Usage> {
     let number = |path: &str| value.pointer(path).and_then(Value::as_u64);
+    let timed = chunk.pointer("/timings/cache_n").and_then(Value::as_u64);
     value.as_object().map(|_| Usage {
         prompt_tokens: number("/prompt_tokens"),
         completion_tokens: number("/completion_tokens"),
-        cached_tokens: number("/prompt_tokens_details/cached_tokens"),
+        cached_tokens: number("/prompt_tokens_details/cached_tokens")
+            .or_else(|| number("/prompt_cache_hit_tokens")) // DeepSeek
+            .or(timed),
         reasoning_tokens: number("/completion_tokens_details/reasoning_tokens"),
     })
 }

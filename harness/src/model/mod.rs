@@ -10,14 +10,18 @@ mod frame;
 pub mod quirks;
 pub mod request;
 pub mod retry;
+pub mod windows;
 
 pub use client::{ClientError, ModelClient, Timeouts};
 pub use jr2_shared::harness::ThinkingLevel;
 pub use retry::RetryBudget;
 
+use crate::briefing;
+use crate::mutation::{self, Mutation};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One question to a model.
 #[derive(Clone, Debug)]
@@ -182,10 +186,13 @@ impl ModelAnswer {
         let last_of_a_cut_answer = self.finish == Finish::Length && index + 1 == self.tool_calls.len();
         match call.parsed() {
             // Nothing written yet is `{}` for a whole answer, and a cut call for a cut one.
-            Ok(_) if last_of_a_cut_answer && call.arguments.trim().is_empty() => Verdict::Cut(CUT_TEXT.to_owned()),
+            Ok(_) if last_of_a_cut_answer && call.arguments.trim().is_empty() => {
+                Verdict::Cut(briefing::CALL_CUT.to_owned())
+            }
             Ok(arguments) => Verdict::Run(arguments),
-            Err(_) if last_of_a_cut_answer => Verdict::Cut(CUT_TEXT.to_owned()),
-            Err(message) => Verdict::Invalid(format!("The call did not run: {message}. Send it again.")),
+            Err(_) if last_of_a_cut_answer && mutation::is(Mutation::CutCallRuns) => Verdict::Run(Map::new()),
+            Err(_) if last_of_a_cut_answer => Verdict::Cut(briefing::CALL_CUT.to_owned()),
+            Err(message) => Verdict::Invalid(briefing::call_invalid(&message)),
         }
     }
 
@@ -199,9 +206,6 @@ impl ModelAnswer {
         ChatMessage::Assistant { text: self.text, reasoning: self.reasoning, tool_calls: self.tool_calls }
     }
 }
-
-/// The result of a call that the output limit cut.
-pub const CUT_TEXT: &str = "The call did not run: your answer was cut at the output limit, so its arguments are incomplete. Send less at once.";
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -226,9 +230,14 @@ pub enum ModelError {
         /// What failed.
         message: String,
     },
-    /// No byte arrived for the idle limit.
-    #[error("provider sent nothing for the idle limit")]
-    Idle,
+    /// No byte arrived for the idle limit (F07).
+    #[error("provider silent: no byte came for {} s (asked {asked} times)", .limit.as_secs_f32())]
+    Idle {
+        /// The limit.
+        limit: Duration,
+        /// How often the question was asked.
+        asked: u32,
+    },
     /// The caller aborted.
     #[error("aborted")]
     Aborted {
@@ -274,7 +283,7 @@ mod tests {
         for cut in ["", "{", "{\"a\": \"x"] {
             let a = answer(Finish::Length, &["{\"a\":1}", cut]);
             assert!(matches!(a.verdict(0), Verdict::Run(_)));
-            assert_eq!(a.verdict(1), Verdict::Cut(CUT_TEXT.into()), "{cut}");
+            assert_eq!(a.verdict(1), Verdict::Cut(briefing::CALL_CUT.into()), "{cut}");
         }
         // Whole arguments survive a cut that came after them.
         assert!(matches!(answer(Finish::Length, &["{\"a\":1}"]).verdict(0), Verdict::Run(_)));

@@ -30,8 +30,6 @@ pub struct Quirks {
     pub include_usage: bool,
     /// Whether reasoning goes back as `reasoning_content` (F31). A configured name that ends in `+reasoning` turns it on.
     pub sends_reasoning: bool,
-    /// Lower-case texts of this server's context overflow, beside the common ones.
-    overflow: &'static [&'static str],
 }
 
 const GENERIC: Quirks = Quirks {
@@ -40,7 +38,6 @@ const GENERIC: Quirks = Quirks {
     max_tokens_field: "max_tokens",
     include_usage: true,
     sends_reasoning: false,
-    overflow: &[],
 };
 
 const TABLE: &[Quirks] = &[
@@ -51,45 +48,39 @@ const TABLE: &[Quirks] = &[
         max_tokens_field: "max_completion_tokens",
         ..GENERIC
     },
-    Quirks {
-        name: "vllm",
-        thinking: ThinkingStyle::TemplateKwargs,
-        overflow: &["maximum model length", "please reduce the length of the input"],
-        ..GENERIC
-    },
-    Quirks {
-        name: "llama.cpp",
-        thinking: ThinkingStyle::TemplateKwargs,
-        overflow: &["exceed_context_size_error", "available context size", "context size has been exceeded"],
-        ..GENERIC
-    },
-    Quirks {
-        name: "ollama",
-        thinking: ThinkingStyle::Effort { off: Some("none"), most: "high" },
-        overflow: &["input length exceeds", "exceeds maximum context"],
-        ..GENERIC
-    },
+    Quirks { name: "vllm", thinking: ThinkingStyle::TemplateKwargs, ..GENERIC },
+    Quirks { name: "llama.cpp", thinking: ThinkingStyle::TemplateKwargs, ..GENERIC },
+    Quirks { name: "ollama", thinking: ThinkingStyle::Effort { off: Some("none"), most: "high" }, ..GENERIC },
     Quirks { name: "mlx", thinking: ThinkingStyle::TemplateKwargs, ..GENERIC },
-    Quirks {
-        name: "litellm",
-        thinking: ThinkingStyle::Effort { off: Some("none"), most: "high" },
-        overflow: &["contextwindowexceedederror"],
-        ..GENERIC
-    },
+    Quirks { name: "litellm", thinking: ThinkingStyle::Effort { off: Some("none"), most: "high" }, ..GENERIC },
 ];
 
-/// Overflow texts that many servers share: gateways pass their upstream's words through, whatever row is configured.
-const COMMON_OVERFLOW: &[&str] = &[
-    "context_length_exceeded",
-    "maximum context length",
-    "context length exceeded",
-    "exceeds the context",
-    "exceed_context_size_error",
-    "available context size",
-    "maximum model length",
-    "prompt is too long",
-    "input is too long for",
-    "contextwindowexceedederror",
+/// What servers say, in lower case, when a question does not fit (F36). One list for all rows, because gateways pass their
+/// upstream's words through. A false friend would cost one compaction; a missing text ends the Turn.
+const OVERFLOW: &[&str] = &[
+    "context_length_exceeded",            // OpenAI and what copies its codes
+    "maximum context length",             // OpenAI, vLLM, SGLang, OpenRouter, Mistral
+    "exceeds the context",                // OpenAI, Ollama, mlx
+    "input tokens exceed the configured", // OpenAI
+    "maximum model length",               // vLLM
+    "exceed_context_size_error",          // llama.cpp
+    "available context size",             // llama.cpp
+    "context size has been exceeded",     // llama.cpp, in a stream
+    "exceeded max context length",        // Ollama
+    "exceeds maximum context",            // Ollama
+    "input length exceeds",               // Ollama
+    "contextwindowexceedederror",         // LiteLLM
+    "prompt is too long",                 // Anthropic, mlx
+    "prompt too long",                    // Ollama
+    "exceed context limit",               // Anthropic
+    "context length exceeded",            // many
+    "longer than the model's context",    // SGLang
+    "maximum number of tokens allowed",   // Gemini
+    "maximum prompt length",              // xAI
+    "exceeded model token limit",         // Moonshot
+    "loaded with context length of only", // LM Studio
+    "`max_new_tokens` must be <=",        // TGI
+    "input is too long for",              // Bedrock
 ];
 
 /// The row of a configured name; `None` for a name the table does not have. `NAME+reasoning` sends reasoning back.
@@ -111,12 +102,6 @@ impl Default for Quirks {
 }
 
 impl Quirks {
-    /// Whether an error's code and words mean that the question does not fit the window (F36).
-    pub fn is_overflow(&self, code: &str, message: &str) -> bool {
-        let all = format!("{code} {message}").to_lowercase();
-        COMMON_OVERFLOW.iter().chain(self.overflow).any(|text| all.contains(text))
-    }
-
     /// Adds a thinking level to a request body.
     pub fn think(&self, level: ThinkingLevel, body: &mut Map<String, Value>) {
         let word = match level {
@@ -148,25 +133,45 @@ impl Quirks {
     }
 }
 
+/// Whether an error's code and words mean that the question does not fit the window (F36).
+pub fn is_overflow(code: &str, message: &str) -> bool {
+    let all = format!("{code} {message}").to_lowercase();
+    OVERFLOW.iter().any(|text| all.contains(text))
+}
+
+/// What stands before the window in a refusal, most telling first.
+const LIMIT_ANCHORS: &[&str] = &[
+    "n_ctx",
+    "maximum context length is",
+    "maximum context length of",
+    "available context size",
+    "maximum model length of",
+    "model's context length",
+    "context length of only",
+    "the context length of",
+    "maximum prompt length is",
+    "maximum number of tokens allowed",
+    "configured limit of",
+    "model token limit",
+    "must be <=",
+    "tokens >",
+    "context limit:",
+];
+
 /// The window in tokens that an overflow message names, if it does (F39).
 pub fn limit_in(message: &str) -> Option<u64> {
     let lower = message.to_lowercase();
-    let anchors = [
-        "n_ctx",
-        "maximum context length is",
-        "maximum context length of",
-        "available context size",
-        "maximum model length of",
-    ];
-    anchors.iter().find_map(|anchor| {
-        let after = &lower[lower.find(anchor)? + anchor.len()..];
+    LIMIT_ANCHORS.iter().find_map(|anchor| {
+        let (_, after) = lower.split_once(anchor)?;
+        // Here the window is what a sum is compared with.
+        let after = if *anchor == "context limit:" { after.split_once('>')?.1 } else { after };
         let digits: String = after
             .trim_start_matches([' ', '(', ':', '='])
             .chars()
             .take_while(|c| c.is_ascii_digit() || *c == ',' || *c == '_')
             .filter(char::is_ascii_digit)
             .collect();
-        digits.parse().ok()
+        digits.parse().ok().filter(|tokens| *tokens > 0)
     })
 }
 
@@ -174,36 +179,26 @@ pub fn limit_in(message: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// earendil-works/pi#5930, can1357/oh-my-pi#3752
+    fn fixture(name: &str) -> Vec<Value> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/fixtures/llm-errors/");
+        serde_json::from_str(&std::fs::read_to_string(format!("{folder}{name}")).unwrap()).unwrap()
+    }
+
     #[test]
-    fn f36_overflow_is_known_per_server() {
-        let texts = [
-            ("openai", "context_length_exceeded", "This model's maximum context length is 8192 tokens."),
-            ("vllm", "400", "The decoder prompt (length 9000) is longer than the maximum model length of 8192."),
-            (
-                "llama.cpp",
-                "exceed_context_size_error",
-                "request (9021 tokens) exceeds the available context size (8192 tokens)",
-            ),
-            ("ollama", "", "the input length exceeds the context length"),
-            ("litellm", "400", "litellm.ContextWindowExceededError: prompt is too long"),
-            ("generic", "", "prompt is too long: 210000 tokens > 200000 maximum"),
-        ];
-        for (name, code, message) in texts {
-            assert!(quirks(name).unwrap().is_overflow(code, message), "{name}");
-        }
-        for message in ["Invalid tool_choice: sometimes", "max_tokens is too large", "rate limit"] {
-            assert!(TABLE.iter().all(|row| !row.is_overflow("400", message)), "{message}");
+    fn f39_the_window_is_read_from_a_refusal_or_is_unknown() {
+        assert_eq!(limit_in("This model's maximum context length is 128,000 tokens"), Some(128_000));
+        for message in ["no number", "n_ctx 0", "maximum context length is very long", "context limit: 1 + 2"] {
+            assert_eq!(limit_in(message), None, "{message}");
         }
     }
 
-    /// earendil-works/pi#6751
+    /// earendil-works/pi#5930, can1357/oh-my-pi#3752, earendil-works/pi#6751
     #[test]
-    fn f39_the_real_window_is_read_from_the_refusal() {
-        assert_eq!(limit_in("request exceeds the available context size (8192 tokens)"), Some(8192));
-        assert_eq!(limit_in("too big (n_ctx 4096)"), Some(4096));
-        assert_eq!(limit_in("This model's maximum context length is 128,000 tokens"), Some(128_000));
-        assert_eq!(limit_in("no number"), None);
+    fn f36_every_server_has_refusals_that_are_known() {
+        let all = fixture("overflow.json");
+        for row in TABLE {
+            assert!(all.iter().any(|entry| entry["quirk"] == row.name), "{} has no text", row.name);
+        }
     }
 
     #[test]

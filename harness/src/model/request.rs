@@ -1,12 +1,11 @@
 //! The bytes of a question. Equal inputs give equal bytes, and a conversation that grows keeps its bytes as a prefix, so
 //! that no byte a provider's cache has seen ever changes (group G).
 
+use crate::briefing;
+
 use super::quirks::Quirks;
 use super::{ChatMessage, ModelRequest, ToolCall};
 use serde_json::{Map, Value, json};
-
-/// Longest piece of broken arguments that goes back to the model, in characters: enough to see what it wrote.
-const BROKEN_MAX_CHARS: usize = 200;
 
 /// The body of `POST …/chat/completions`. Everything fixed comes first, the messages last.
 pub fn body(request: &ModelRequest, quirks: &Quirks, default_max_tokens: Option<u64>) -> Vec<u8> {
@@ -61,10 +60,7 @@ fn call(call: &ToolCall) -> Value {
     let arguments = match call.parsed() {
         Ok(_) if call.arguments.trim().starts_with('{') => call.arguments.clone(),
         Ok(map) => Value::Object(map).to_string(),
-        Err(_) => {
-            let seen: String = call.arguments.chars().take(BROKEN_MAX_CHARS).collect();
-            json!({"_unreadable_arguments": seen}).to_string()
-        }
+        Err(_) => briefing::bad_arguments_stub(&call.arguments),
     };
     json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
 }
@@ -127,8 +123,8 @@ mod tests {
     #[test]
     fn f20_history_never_holds_unparsable_arguments() {
         for (written, sent) in [
-            ("{\"a\": \"x", r#"{"_unreadable_arguments":"{\"a\": \"x"}"#),
-            ("[1]", r#"{"_unreadable_arguments":"[1]"}"#),
+            ("{\"a\": \"x", r#"{"unparsable_arguments":"{\"a\": \"x"}"#),
+            ("[1]", r#"{"unparsable_arguments":"[1]"}"#),
             ("", "{}"),
             ("null", "{}"),
             ("\"{\\\"a\\\":1}\"", "{\"a\":1}"),

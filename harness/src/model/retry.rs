@@ -37,6 +37,16 @@ impl RetryBudget {
         self.left
     }
 
+    /// A part of it, of at most `most`; what the part spends is given back with [`RetryBudget::settle`].
+    pub fn part(&self, most: u32) -> Self {
+        Self { left: self.left.min(most) }
+    }
+
+    /// Takes what a part that began with `most` spent.
+    pub fn settle(&mut self, most: u32, part: &Self) {
+        self.left -= self.left.min(most) - part.left;
+    }
+
     /// Spends one; `false` when none is left.
     pub fn spend(&mut self) -> bool {
         let had = self.left > 0;
@@ -135,6 +145,17 @@ mod tests {
         let mut budget = RetryBudget::new(2);
         assert_eq!([budget.spend(), budget.spend(), budget.spend()], [true, true, false]);
         assert_eq!(budget.left(), 0);
+    }
+
+    #[test]
+    fn h_34_a_summary_spends_at_most_two_of_the_submission_s_retries() {
+        for left in 0..5 {
+            let mut budget = RetryBudget::new(left);
+            let mut part = budget.part(2);
+            let spent = u32::from(part.spend());
+            budget.settle(2, &part);
+            assert_eq!((part.spend(), budget.left()), (left >= 2, left - spent));
+        }
     }
 
     proptest! {

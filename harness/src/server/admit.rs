@@ -2,16 +2,21 @@
 
 use super::App;
 use crate::conversation::{SEGMENT_MAX_BYTES, Seating, segment};
+use crate::mutation::{self, Mutation};
 use crate::turn::Job;
 use crate::turn::step::Frame;
 use axum::http::StatusCode;
 use jr2_shared::harness::{Access, AgentDefinition, HarnessConfig, PROMPT_MAX_BYTES, ThinkingLevel};
-use jr2_shared::notice::read_notices;
+use jr2_shared::notice::{NOTICES_MAX, read_notices};
+use jr2_shared::surface::PickAnswer;
+use serde::Deserialize as _;
 use serde_json::Value;
 use std::path::PathBuf;
 
 /// Working directory of a Turn without one (spec A-5).
 const DEFAULT_CWD: &str = "/work";
+/// Longest working directory in bytes: the kernel's bound of a path.
+const CWD_MAX_BYTES: usize = 4_096;
 /// Longest admission id in bytes: an iid and a number.
 const ADMISSION_ID_MAX_BYTES: usize = 1_024;
 
@@ -29,7 +34,8 @@ pub fn read(app: &App, name: &str, iid: &str, body: &Value) -> Result<Seating, R
     read_with(&app.settings.model, app.settings.menu_only, app.settings.facts.shm_private, name, iid, body)
 }
 
-fn read_with(
+/// The same over the parts of the settings that it needs: pure, whatever the body says.
+pub fn read_with(
     config: &HarnessConfig,
     menu_only: bool,
     shm_private: bool,
@@ -72,13 +78,18 @@ fn read_with(
     if admission.as_ref().is_some_and(|id| id.len() > ADMISSION_ID_MAX_BYTES) {
         return Err(bad(format!("the admissionId is over {ADMISSION_ID_MAX_BYTES} bytes")));
     }
-    let notices = body.get("notices").map(read_notices).unwrap_or_default();
+    let mut notices = body.get("notices").map(read_notices).unwrap_or_default();
+    // The Orchestrator caps them itself (decision 12); what another one sends beyond it is said not to be taken.
+    let left_out = notices.len() > NOTICES_MAX;
+    notices.truncate(NOTICES_MAX);
+    let receipt = body.get("receipt").and_then(|value| PickAnswer::deserialize(value).ok());
     Ok(Seating {
         agent: name.to_owned(),
         iid: iid.to_owned(),
         admission,
         carried: notices.iter().filter_map(|carried| carried.id.clone()).collect(),
-        kept: body.get("kept") == Some(&Value::Bool(true)),
+        left_out,
+        kept: body.get("kept") == Some(&Value::Bool(true)) && !mutation::is(Mutation::KeptIgnored),
         job: Job {
             root: PathBuf::from(cwd.as_deref().unwrap_or(DEFAULT_CWD)),
             frame: Frame {
@@ -86,6 +97,7 @@ fn read_with(
                 submission: String::new(),
                 prompt,
                 cwd,
+                receipt,
                 notices: notices.into_iter().map(|carried| carried.notice).collect(),
                 shm_private,
                 working_tools: Vec::new(),
@@ -97,6 +109,7 @@ fn read_with(
             thinking,
             max_tokens: definition.max_tokens,
             temperature: definition.temperature,
+            trace: None,
         },
     })
 }
@@ -105,7 +118,9 @@ fn read_with(
 fn frame_cwd(value: Option<&Value>, access: Access) -> Result<Option<String>, String> {
     let cwd = match value {
         None | Some(Value::Null) => DEFAULT_CWD,
-        Some(Value::String(path)) if path.starts_with('/') && !path.contains('\0') => path,
+        Some(Value::String(path)) if path.starts_with('/') && path.len() <= CWD_MAX_BYTES && !path.contains('\0') => {
+            path
+        }
         Some(other) => {
             let shown: String = other.to_string().chars().take(200).collect();
             return Err(format!("bad Frame: cwd {shown} is not an absolute path"));

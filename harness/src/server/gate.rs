@@ -1,6 +1,7 @@
 //! What every request passes before it is routed: the drain, the bearer, the owner epoch (spec H-1 to H-3, decision 4).
 
 use super::{App, refuse};
+use crate::mutation::{self, Mutation};
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, CONNECTION};
 use axum::http::{HeaderValue, Method, StatusCode};
@@ -15,7 +16,11 @@ pub async fn pass(State(app): State<Arc<App>>, request: Request, next: Next) -> 
     if request.uri().path() == "/healthz" && request.method() == Method::GET {
         return next.run(request).await;
     }
-    if !is_known(&app, &request) {
+    let open = mutation::is(Mutation::OpenKillList) && request.uri().path() == "/memory-kills";
+    if !is_known(&app, &request) && !open {
+        if mutation::is(Mutation::UnknownWithoutBearer) {
+            return refuse(StatusCode::NOT_FOUND, "no such route");
+        }
         return refuse(StatusCode::UNAUTHORIZED, "unauthorized");
     }
     if app.hall.is_draining() {
@@ -29,7 +34,8 @@ pub async fn pass(State(app): State<Arc<App>>, request: Request, next: Next) -> 
 
 /// 503 with `connection: close` (spec H-3).
 pub fn draining() -> Response {
-    let mut answer = refuse(StatusCode::SERVICE_UNAVAILABLE, "the Harness is draining");
+    let status = if mutation::is(Mutation::DrainAnswersOk) { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let mut answer = refuse(status, "the Harness is draining");
     answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     answer
 }

@@ -1,7 +1,9 @@
 //! The Harness wire, server side (spec section 6): auth before routing, routes, the listener, the drain.
 
-mod admit;
+pub mod admit;
 mod gate;
+#[cfg(feature = "test-hooks")]
+mod hooks;
 mod listen;
 mod routes;
 
@@ -26,6 +28,11 @@ pub struct App {
     pub means: Arc<crate::turn::Means>,
     /// Highest owner epoch seen (decision 4).
     pub epoch: AtomicU64,
+    /// Which meter the memory guard has.
+    pub guard: &'static str,
+    /// Makes memory kills for tests; none on the Instance Harness.
+    #[cfg(feature = "test-hooks")]
+    pub injector: Option<crate::guard::injected::Injector>,
     /// Turns true when parked polls must flush.
     pub closing: watch::Sender<bool>,
 }

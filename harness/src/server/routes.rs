@@ -2,19 +2,24 @@
 
 use super::{App, admit, gate, refuse};
 use crate::conversation::{Conversation, Hall, HallError, Page, Seating};
+use crate::mutation::{self, Mutation};
+use crate::telemetry;
 use crate::turn::printer::cut;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
-use axum::http::header::HOST;
+use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router, middleware};
 use futures_util::StreamExt as _;
+use jr2_shared::crash::{self, Point};
 use jr2_shared::harness::{
     ADMIT_BODY_MAX_BYTES, AbortAnswer, AbortRequest, AdmitAnswer, ErrorBody, Freed, HEADER_NEXT_OFFSET,
     HEADER_UP_TO_DATE, LONG_POLL_SECS, LiveSet,
 };
+use jr2_shared::isolation::Isolation;
+use jr2_telemetry::context::{self, TraceParent};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -29,16 +34,33 @@ const ECHO_MAX_CHARS: usize = 500;
 
 /// All routes behind the gate.
 pub fn router(app: Arc<App>) -> Router {
-    Router::new()
-        .route("/healthz", get(|| async { StatusCode::NO_CONTENT }))
+    let router = Router::new()
+        .route("/healthz", get(healthz))
         .route("/agents/{name}/{id}", get(stream).post(admission))
         .route("/agents/{name}/{id}/abort", post(abort))
         .route("/agents", put(retain))
         .route("/echo", post(echo))
+        .route("/metrics", get(metrics))
+        .route("/memory-kills", get(memory_kills))
+        .route("/isolation", get(isolation));
+    #[cfg(feature = "test-hooks")]
+    let router = super::hooks::add(router);
+    router
         .fallback(|| async { refuse(StatusCode::NOT_FOUND, "no such route") })
         .method_not_allowed_fallback(|| async { refuse(StatusCode::METHOD_NOT_ALLOWED, "no such method here") })
         .layer(middleware::from_fn_with_state(Arc::clone(&app), gate::pass))
         .with_state(app)
+}
+
+/// Which meter the memory guard has, or `off`: an answer's header.
+const HEADER_MEMORY_GUARD: HeaderName = HeaderName::from_static("jr2-memory-guard");
+
+async fn healthz(State(app): State<Arc<App>>) -> Response {
+    (StatusCode::NO_CONTENT, [(HEADER_MEMORY_GUARD, app.guard)]).into_response()
+}
+
+async fn isolation(State(app): State<Arc<App>>) -> Json<Isolation> {
+    Json(Isolation { memory_guard: Some(app.guard.to_owned()), ..crate::tools::isolate::support() })
 }
 
 /// A body over its bound is read on to this many bytes and dropped: a sender that is cut off in mid-body never sees the
@@ -79,6 +101,10 @@ async fn unbroken<T: Send + 'static>(work: impl Future<Output = T> + Send + 'sta
     })
 }
 
+async fn metrics() -> impl IntoResponse {
+    ([(CONTENT_TYPE, jr2_telemetry::metrics::CONTENT_TYPE)], telemetry::text())
+}
+
 async fn admission(
     State(app): State<Arc<App>>,
     Path((name, id)): Path<(String, String)>,
@@ -86,10 +112,13 @@ async fn admission(
     body: Body,
 ) -> Result<Response, Response> {
     let body = read_json(body, &name).await?;
-    let seating: Seating =
+    let mut seating: Seating =
         admit::read(&app, &name, &id, &body).map_err(|refused| refuse(refused.status, refused.words))?;
+    let parent = headers.get(context::HEADER).and_then(|value| value.to_str().ok());
+    seating.job.trace = parent.and_then(TraceParent::parse);
     let hall: Arc<Hall> = Arc::clone(&app.hall);
     let admitted = unbroken(async move { hall.admit(seating).await }).await?.map_err(hall_error)?;
+    crash::point(Point::AdmissionSeated);
     let host = headers.get(HOST).and_then(|value| value.to_str().ok()).filter(|host| !host.is_empty());
     let answer = AdmitAnswer {
         stream_url: format!(
@@ -157,7 +186,7 @@ async fn poll(app: &App, conversation: &Conversation, offset: u64) -> Page {
     loop {
         durable.borrow_and_update();
         let page = conversation.page(offset);
-        if !page.events.is_empty() {
+        if !page.events.is_empty() || mutation::is(Mutation::PollNeverWaits) {
             return page;
         }
         tokio::select! {
@@ -193,7 +222,12 @@ async fn abort(
     };
     let hall = Arc::clone(&app.hall);
     let aborted = unbroken(async move { hall.abort(&name, &id, request.up_to).await }).await?.map_err(hall_error)?;
-    Ok(Json(AbortAnswer { aborted }).into_response())
+    crash::point(Point::AbortSettled);
+    Ok(Json(AbortAnswer {
+        aborted: aborted.ended && !mutation::is(Mutation::AbortFalse),
+        unprompted: aborted.unprompted,
+    })
+    .into_response())
 }
 
 async fn retain(State(app): State<Arc<App>>, body: Body) -> Result<Response, Response> {
@@ -204,6 +238,10 @@ async fn retain(State(app): State<Arc<App>>, body: Body) -> Result<Response, Res
     let hall = Arc::clone(&app.hall);
     let freed = unbroken(async move { hall.retain(&live).await }).await?;
     Ok(Json(Freed { freed }).into_response())
+}
+
+async fn memory_kills(State(app): State<Arc<App>>) -> Response {
+    Json(app.means.keeper.list().await).into_response()
 }
 
 async fn echo(State(app): State<Arc<App>>, body: Body) -> Result<Response, Response> {

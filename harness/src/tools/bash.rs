@@ -3,7 +3,8 @@
 use super::capture::Capture;
 use super::isolate::Fence;
 use super::supervise::{Plan, split};
-use super::{ABORTED, Surroundings, ToolLimits};
+use super::{ABORTED, Surroundings, ToolLimits, ToolOutcome};
+use crate::guard::{Kill, RunningCall};
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde::Deserialize;
 use std::os::fd::AsRawFd as _;
@@ -38,6 +39,8 @@ pub(super) struct Bash {
 enum End {
     Exited(ExitStatus),
     Aborted,
+    /// The memory guard took it (spec M-6).
+    Killed(Kill),
     TimedOut(Duration),
     Lost(std::io::Error),
 }
@@ -49,7 +52,8 @@ pub(super) async fn run(
     limits: ToolLimits,
     args: Bash,
     mut abort: watch::Receiver<bool>,
-) -> Result<String, String> {
+    mut call: RunningCall,
+) -> Result<ToolOutcome, String> {
     if args.command.len() > COMMAND_MAX_BYTES {
         return Err("The command is longer than 128 KiB; write it to a file and run that.".to_owned());
     }
@@ -62,7 +66,7 @@ pub(super) async fn run(
 
     let (output, input) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail(&e))?;
     let (held, lifeline) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail(&e))?;
-    let plan = Plan { lifeline: held.as_raw_fd(), ruleset: fence.descriptor() };
+    let plan = Plan { lifeline: held.as_raw_fd(), fence: fence.entry(), door: call.door() };
     let mut command = Command::new(shell(surroundings));
     command
         .arg("-c")
@@ -87,7 +91,7 @@ pub(super) async fn run(
     drop(held);
     let mut output = Receiver::from_owned_fd(output).map_err(|e| fail(&e))?;
     let mut capture = Capture::default();
-    let end = watch_over(&mut child, &mut output, &mut capture, &mut abort, limit).await;
+    let end = watch_over(&mut child, &mut output, &mut capture, &mut abort, &mut call, limit).await;
     // Closing the lifeline is what kills; it also happens when this future is dropped.
     drop(lifeline);
     if !matches!(end, End::Exited(_)) && timeout(KILL_GRACE, child.wait()).await.is_err() {
@@ -95,7 +99,8 @@ pub(super) async fn run(
         let _ = child.start_kill();
     }
     let _ = timeout(DRAIN, async { while read_some(&mut output, &mut capture).await {} }).await;
-    report(end, &capture)
+    let kill = if let End::Killed(kill) = &end { Some(kill.id.clone()) } else { None };
+    Ok(ToolOutcome { kill, ..report(end, &capture).into() })
 }
 
 /// `bash`, or `sh` in an image without it.
@@ -110,19 +115,25 @@ async fn watch_over(
     output: &mut Receiver,
     capture: &mut Capture,
     abort: &mut watch::Receiver<bool>,
+    call: &mut RunningCall,
     limit: Duration,
 ) -> End {
     let deadline = Instant::now() + limit;
     let mut open = true;
-    loop {
+    let ended = loop {
         tokio::select! {
             biased;
+            // First: the guard's SIGKILL makes the command end too, and the verdict says why.
+            kill = call.killed() => return End::Killed(kill),
             Ok(_) = abort.wait_for(|aborted| *aborted) => return End::Aborted,
             () = sleep_until(deadline) => return End::TimedOut(limit),
-            ended = child.wait() => return ended.map_or_else(End::Lost, End::Exited),
+            ended = child.wait() => break ended,
             more = read_some(output, capture), if open => open = more,
         }
-    }
+    };
+    // The kernel may have killed for memory a moment before the guard saw it.
+    let kill = call.last_look().await;
+    kill.map_or_else(|| ended.map_or_else(End::Lost, End::Exited), End::Killed)
 }
 
 /// Reads once; `false` at the end.
@@ -152,6 +163,7 @@ fn report(end: End, capture: &Capture) -> Result<String, String> {
             (None, signal) => Err(with(&killed(signal.unwrap_or(0)))),
         },
         End::Aborted => Err(with(ABORTED)),
+        End::Killed(kill) => Err(with(&kill.verdict())),
         End::TimedOut(limit) => Err(with(&format!("Command timed out after {} s and was killed", limit.as_secs_f64()))),
         End::Lost(error) => Err(with(&format!("The command's end is not known: {error}"))),
     }

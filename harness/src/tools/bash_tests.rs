@@ -1,3 +1,4 @@
+use crate::guard::Kill;
 use crate::tools::isolate::support;
 use crate::tools::testing::Bench;
 use crate::tools::{ToolLimits, Toolbox};
@@ -29,9 +30,9 @@ fn pid_in(path: &Path) -> Option<String> {
 
 /// Whether this kernel can keep what a test checks; says so when it cannot.
 fn kernel_has(abi: u32) -> bool {
-    let has = support().abi >= abi;
+    let has = support().landlock >= abi;
     if !has {
-        eprintln!("skipped: needs Landlock ABI {abi}, this kernel has {}", support().abi);
+        eprintln!("skipped: needs Landlock ABI {abi}, this kernel has {}", support().landlock);
     }
     has
 }
@@ -107,6 +108,43 @@ async fn an_abort_kills_the_tree() {
     let (got, ()) = tokio::join!(call, other);
     assert_eq!(got.text, "The call was aborted.");
     assert!(!lives(&pid_in(&bench.path("pid")).unwrap()));
+}
+
+#[tokio::test]
+async fn m_05_a_memory_kill_takes_the_tree_and_the_verdict_ends_the_result() {
+    let bench = Bench::new();
+    let calls = std::sync::Arc::clone(&bench.calls);
+    let arguments = json!({"command": format!("echo begun; trap '' TERM INT HUP; {ESCAPE}; sleep 1000")});
+    let call = bench.tools.run("bash", &arguments, watch::channel(false).1);
+    let sizes = |peak: &str| Kill { id: peak.into(), at: String::new(), peak: peak.into(), limit: "2Gi".into() };
+    let other = async {
+        until("the escaped process", || pid_in(&bench.path("pid")).is_some()).await;
+        calls.strike(&sizes("1.9Gi"));
+        calls.strike(&sizes("1.8Gi"));
+    };
+    let (got, ()) = tokio::join!(call, other);
+    let verdict = "begun\nkilled: memory limit (peak 1.9Gi of 2Gi); use fewer workers or a larger Size";
+    assert_eq!((got.text.as_str(), got.kill.as_deref(), got.is_error), (verdict, Some("1.9Gi"), true), "M-6");
+    assert!(!lives(&pid_in(&bench.path("pid")).unwrap()));
+    assert_eq!(bench.run("bash", json!({"command": "echo next"})).await.kill, None);
+}
+
+#[tokio::test]
+async fn m_06_the_verdict_stands_before_the_end_that_the_guard_s_own_kill_makes() {
+    let bench = Bench::new();
+    let calls = std::sync::Arc::clone(&bench.calls);
+    let arguments = json!({"command": "echo $$ > pid; exec sleep 1000"});
+    let call = bench.tools.run("bash", &arguments, watch::channel(false).1);
+    let other = async {
+        until("the command", || pid_in(&bench.path("pid")).is_some()).await;
+        calls.strike(&Kill { id: "k".into(), at: String::new(), peak: "3Gi".into(), limit: "2Gi".into() });
+        let pid = pid_in(&bench.path("pid")).unwrap().parse().ok().and_then(rustix::process::Pid::from_raw).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        // As the guard does right after it has fired.
+        until("its end", || !lives(&pid_in(&bench.path("pid")).unwrap())).await;
+    };
+    let (got, ()) = tokio::join!(biased; call, other);
+    assert_eq!(got.text, "killed: memory limit (peak 3Gi of 2Gi); use fewer workers or a larger Size");
 }
 
 #[tokio::test]

@@ -2,11 +2,12 @@
 
 use super::Job;
 use super::root::kind_name;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 use serde::Deserialize;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 /// Largest file that `edit` takes, in bytes: it is held in memory twice.
@@ -153,18 +154,24 @@ fn replace(job: &Job, relative: &Path, old: Option<&Stat>, content: &[u8]) -> Re
     let name = relative.file_name().ok_or_else(|| format!("{} names no file.", relative.display()))?;
     let folder = make_folders(job, relative.parent().unwrap_or(Path::new("")))?;
     let temporary = temporary_name()?;
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let fd = rustix::fs::openat(&folder, &temporary, flags, Mode::from_raw_mode(NEW_FILE_MODE)).map_err(explain)?;
-    let fill = || -> Result<(), String> {
-        let mut file = File::from(fd);
+    let (mut file, nameless) = new_file(&folder, &temporary).map_err(explain)?;
+    let mut fill = || -> Result<(), String> {
         let io = |e: std::io::Error| format!("{} cannot be written: {e}.", relative.display());
         file.write_all(content).map_err(io)?;
         if let Some(stat) = old {
+            // Only root may give a file away; for others it is theirs already, or a copy of their own.
+            let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+            let _ = rustix::fs::fchown(&file, Some(user), Some(group));
             rustix::fs::fchmod(&file, Mode::from_raw_mode(stat.st_mode & KEPT_MODE_BITS)).map_err(explain)?;
         }
         // Else a power cut after the rename could leave an empty file.
         file.sync_data().map_err(io)?;
         job.go_on()?;
+        if nameless {
+            let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+            rustix::fs::linkat(rustix::fs::CWD, &open, &folder, &temporary, AtFlags::SYMLINK_FOLLOW)
+                .map_err(explain)?;
+        }
         rustix::fs::renameat(&folder, &temporary, &folder, name).map_err(explain)
     };
     fill().inspect_err(|_| {
@@ -172,8 +179,22 @@ fn replace(job: &Job, relative: &Path, old: Option<&Stat>, content: &[u8]) -> Re
     })
 }
 
+/// A new file in a folder, and whether it has no name yet: then a kill in mid-write leaves nothing that a later
+/// `git add` would find. File systems without such files get one under the temporary name.
+fn new_file(folder: &OwnedFd, temporary: &str) -> Result<(File, bool), Errno> {
+    let (flags, mode) = (OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(NEW_FILE_MODE));
+    match rustix::fs::openat(folder, ".", flags | OFlags::TMPFILE, mode) {
+        Ok(fd) => Ok((File::from(fd), true)),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
+            let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+            rustix::fs::openat(folder, temporary, flags, mode).map(|fd| (File::from(fd), false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Opens a folder beneath the root, making what is missing.
-fn make_folders(job: &Job, folder: &Path) -> Result<std::os::fd::OwnedFd, String> {
+fn make_folders(job: &Job, folder: &Path) -> Result<OwnedFd, String> {
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     let mut path = PathBuf::from(".");
     let explain = |path: &Path, error: Errno| job.root.explain(path, error);
@@ -202,79 +223,5 @@ fn temporary_name() -> Result<String, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::tools::testing::Bench;
-    use serde_json::json;
-    use std::os::unix::fs::PermissionsExt as _;
-
-    #[tokio::test]
-    async fn write_makes_folders_and_keeps_modes() {
-        let bench = Bench::new();
-        let got = bench.ok("write", json!({"path": "a/b/c.sh", "content": "one\ntwo\n"})).await;
-        assert_eq!(got, "Created a/b/c.sh: 2 lines, 8 bytes.");
-        let path = bench.path("a/b/c.sh");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o751)).unwrap();
-        let absolute = path.display().to_string();
-        bench.ok("write", json!({"path": absolute, "content": "x"})).await;
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "x");
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o751);
-        assert_eq!(std::fs::read_dir(bench.path("a/b")).unwrap().count(), 1, "no temporary file stays");
-    }
-
-    #[tokio::test]
-    async fn write_follows_links_inside_and_refuses_ways_out() {
-        let bench = Bench::new();
-        bench.file("real", "1");
-        std::os::unix::fs::symlink("real", bench.path("link")).unwrap();
-        bench.ok("write", json!({"path": "link", "content": "2"})).await;
-        assert_eq!(std::fs::read_to_string(bench.path("real")).unwrap(), "2");
-        assert!(bench.path("link").is_symlink());
-        let outside = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(outside.path(), bench.path("out")).unwrap();
-        for path in ["out/x", "../x", "a/../../x"] {
-            let got = bench.err("write", json!({"path": path, "content": "x"})).await;
-            assert!(got.contains("outside") || got.contains("does not exist"), "{path}: {got}");
-        }
-        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
-        assert_eq!(bench.err("write", json!({"path": ".", "content": ""})).await, ". is a directory, not a file.");
-        bench.file("f", "");
-        assert!(bench.err("write", json!({"path": "f/x", "content": ""})).await.contains("not a directory"));
-    }
-
-    #[tokio::test]
-    async fn edit_replaces_exactly_one_place() {
-        let bench = Bench::new();
-        bench.file("a", "x = 1\ny = 2\nx = 1\n");
-        let edit =
-            |old: &str, new: &str, all: bool| json!({"path": "a", "oldText": old, "newText": new, "replaceAll": all});
-        assert_eq!(
-            bench.err("edit", edit("x = 1", "x = 3", false)).await,
-            "oldText stands 2 times in a, at lines 1, 3. Nothing was changed: add text around it until it is the only one, \
-             or set replaceAll."
-        );
-        assert_eq!(
-            bench.ok("edit", edit("y = 2\nx = 1", "y = 4\nx = 1", false)).await,
-            "Edited a: 1 place, at lines 2."
-        );
-        assert_eq!(bench.ok("edit", edit("x = 1", "", true)).await, "Edited a: 2 places, at lines 1, 3.");
-        assert_eq!(std::fs::read_to_string(bench.path("a")).unwrap(), "\ny = 4\n\n");
-        assert!(bench.err("edit", edit("", "x", false)).await.contains("oldText is empty"));
-        assert!(bench.err("edit", edit("y", "y", false)).await.contains("the same"));
-        assert!(bench.err("edit", edit("nope", "y", false)).await.starts_with("oldText is not in a. Read"));
-    }
-
-    #[tokio::test]
-    async fn edit_helps_with_white_space_and_line_ends() {
-        let bench = Bench::new();
-        bench.file("a", "if x:\n\treturn 1\n");
-        let got =
-            bench.err("edit", json!({"path": "a", "old_string": "if x:\n    return 1", "new_string": "pass"})).await;
-        assert!(got.contains("differs only in white space is at line 1"), "{got}");
-        bench.file("dos", "one\r\ntwo\r\n");
-        bench.ok("edit", json!({"path": "dos", "oldText": "one\ntwo", "newText": "1\n2"})).await;
-        assert_eq!(std::fs::read_to_string(bench.path("dos")).unwrap(), "1\r\n2\r\n");
-        std::fs::write(bench.path("latin"), b"caf\xe9 one").unwrap();
-        bench.ok("edit", json!({"path": "latin", "oldText": "one", "newText": "two"})).await;
-        assert_eq!(std::fs::read(bench.path("latin")).unwrap(), b"caf\xe9 two");
-    }
-}
+#[path = "edit_tests.rs"]
+mod tests;

@@ -1,15 +1,20 @@
-//! What the kernel keeps from a command (decision 46): a Landlock ruleset, made once, entered by each child.
+//! What the kernel keeps from a command (decision 46): a Landlock ruleset and a filter of system calls, made once, entered
+//! by each child.
 //!
 //! A command may write beneath the Sandbox, its scratch folders and the root; read and execute the system's folders and
 //! the toolchains; nothing else. Processes outside its own fence it can neither signal nor look into (`/proc/PID/environ`
 //! included), and TCP connections are held to [`Surroundings`]. What an older kernel cannot forbid stays open, and
-//! [`support`] says so. Not covered: UDP, listening, and, before ABI 9, connecting to Unix sockets by path.
+//! [`support`] says so; `docs/isolation.md` lists it all. Not covered: UDP, listening, and, before ABI 9, connecting to Unix sockets by path.
 
-use super::Surroundings;
+use super::limits::{self, Limits};
+use super::{Surroundings, seccomp};
+use jr2_shared::isolation::Isolation;
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, NetPort, PathBeneath, PathFd,
     Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, Scope,
 };
+use seccompiler::sock_filter;
+use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
@@ -33,23 +38,51 @@ const SYSTEM: &[&str] = &[
     // Where `/etc/resolv.conf` points on many systems.
     "/run/systemd/resolve",
 ];
-/// Devices that may be read and written. `/dev/shm` is there because semaphores of common languages live in it.
-const DEVICES: &[&str] = &[
-    "/dev/null",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-    "/dev/tty",
-    "/dev/ptmx",
-    "/dev/pts",
-    "/dev/shm",
-];
+/// Devices that may be read and written. `/dev/shm` is there because semaphores of common languages live in it. No
+/// terminals: the rule for a new one would open those of the user too, to be read and typed on.
+const DEVICES: &[&str] =
+    &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/shm"];
 
-/// A ruleset to enter, or none where the kernel has no Landlock.
+/// What a command enters before it runs.
 #[derive(Debug)]
 pub struct Fence {
+    /// None where the kernel has no Landlock.
     ruleset: Option<OwnedFd>,
+    limits: Limits,
+}
+
+/// A fence as a freshly forked child sees it: numbers, and memory that is never freed.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    ruleset: Option<RawFd>,
+    filter: Option<&'static [sock_filter]>,
+    limits: Limits,
+}
+
+impl Entry {
+    /// Enters: the calling process and all it starts never get out.
+    ///
+    /// # Safety
+    /// Between fork and exec only; it makes only system calls.
+    #[allow(unsafe_code)]
+    pub unsafe fn enter(&self) -> io::Result<()> {
+        let check = |result: libc::c_long| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+        // SAFETY: system calls on values, on this frame's memory and on memory that is never freed.
+        unsafe {
+            for bound in self.limits.bounds {
+                check(libc::setrlimit(bound.resource, &raw const bound.value).into())?;
+            }
+            check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into())?;
+            if let Some(ruleset) = self.ruleset {
+                check(libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0))?;
+            }
+            // Last, so that it need not let its own making through.
+            if let Some(filter) = self.filter {
+                check(seccomp::enter(filter))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Fence {
@@ -59,13 +92,17 @@ impl Fence {
     /// A sentence when the kernel refuses a rule that it should know.
     pub fn build(surroundings: &Surroundings, root: &Path) -> Result<Self, String> {
         build(surroundings, root)
-            .map(|ruleset| Self { ruleset })
+            .map(|ruleset| Self { ruleset, limits: Limits::now() })
             .map_err(|e| format!("No isolation could be made: {e}."))
     }
 
-    /// The ruleset's descriptor, valid as long as the fence.
-    pub(super) fn descriptor(&self) -> Option<RawFd> {
-        self.ruleset.as_ref().map(|fd| fd.as_raw_fd())
+    /// What a child needs to enter it; the descriptor is valid as long as the fence.
+    pub(super) fn entry(&self) -> Entry {
+        Entry {
+            ruleset: self.ruleset.as_ref().map(|fd| fd.as_raw_fd()),
+            filter: seccomp::program(),
+            limits: self.limits,
+        }
     }
 }
 
@@ -111,53 +148,31 @@ fn open_ports(surroundings: &Surroundings) -> Option<Vec<u16>> {
     }
 }
 
-/// What this kernel can forbid, for the log at start and for people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Support {
-    /// Landlock's version; 0 = none.
-    pub abi: u32,
-}
-
-impl Support {
-    /// Whether files outside the Sandbox are kept from commands.
-    pub fn files(self) -> bool {
-        self.abi >= 1
-    }
-
-    /// Whether TCP ports are.
-    pub fn tcp(self) -> bool {
-        self.abi >= 4
-    }
-
-    /// Whether signals to the Harness are.
-    pub fn signals(self) -> bool {
-        self.abi >= 6
-    }
-
-    /// Whether Unix sockets by path are.
-    pub fn sockets(self) -> bool {
-        self.abi >= 9
-    }
-}
-
-/// Asks the kernel.
-pub fn support() -> Support {
+/// What this kernel keeps from commands.
+pub fn support() -> Isolation {
     const VERSION: libc::c_uint = 1;
     // SAFETY: the version query takes a null attribute of size 0 and touches no memory of ours.
     #[allow(unsafe_code)]
     let abi =
         unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<libc::c_void>(), 0_usize, VERSION) };
-    Support { abi: u32::try_from(abi).unwrap_or(0) }
+    let mut isolation = Isolation {
+        landlock: u32::try_from(abi).unwrap_or(0),
+        system_calls: seccomp::program().is_some(),
+        // Every command enters it or does not start.
+        no_new_privileges: true,
+        ..Isolation::default()
+    };
+    limits::describe(&mut isolation);
+    isolation
 }
 
 /// Writes one log line: call it once, when the Harness starts.
 pub fn log_support() {
-    let support = support();
-    let (abi, files, tcp) = (support.abi, support.files(), support.tcp());
-    let (signals, sockets) = (support.signals(), support.sockets());
-    if files && tcp && signals {
-        tracing::info!(abi, files, tcp, signals, sockets, "isolation of commands");
+    let found = support();
+    let (active, open) = (found.active().join(", "), found.open().join(", "));
+    if found.files() && found.tcp() && found.signals() && found.system_calls {
+        tracing::info!(landlock = found.landlock, active, open, "isolation of commands");
     } else {
-        tracing::warn!(abi, files, tcp, signals, sockets, "isolation of commands is partial on this kernel");
+        tracing::warn!(landlock = found.landlock, active, open, "isolation of commands is partial on this kernel");
     }
 }

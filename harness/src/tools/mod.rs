@@ -7,9 +7,11 @@ mod bash;
 mod capture;
 mod edit;
 pub mod isolate;
+pub mod limits;
 mod read;
 mod root;
 mod search;
+mod seccomp;
 mod specs;
 mod supervise;
 pub mod surroundings;
@@ -18,6 +20,7 @@ mod testing;
 
 pub use surroundings::Surroundings;
 
+use crate::guard::Calls;
 use crate::model::ToolSpec;
 use jr2_shared::harness::Access;
 use root::Root;
@@ -51,12 +54,14 @@ pub struct ToolOutcome {
     pub text: String,
     /// Whether it failed.
     pub is_error: bool,
+    /// The id of the memory kill whose verdict this is (spec M-13).
+    pub kill: Option<String>,
 }
 
 impl From<Result<String, String>> for ToolOutcome {
     fn from(result: Result<String, String>) -> Self {
         let is_error = result.is_err();
-        Self { text: result.unwrap_or_else(|text| text), is_error }
+        Self { text: result.unwrap_or_else(|text| text), is_error, kill: None }
     }
 }
 
@@ -67,6 +72,8 @@ pub struct Toolbox {
     access: Access,
     limits: ToolLimits,
     surroundings: Surroundings,
+    /// Where `bash` calls stand while they run, for the memory guard.
+    calls: Arc<Calls>,
     /// Built at the first `bash` call, then shared by all.
     fence: tokio::sync::OnceCell<Arc<isolate::Fence>>,
 }
@@ -81,7 +88,12 @@ impl Toolbox {
 
     /// The same with given surroundings.
     pub fn within(root: PathBuf, access: Access, limits: ToolLimits, surroundings: Surroundings) -> Self {
-        Self { root, access, limits, surroundings, fence: tokio::sync::OnceCell::new() }
+        Self { root, access, limits, surroundings, calls: Arc::default(), fence: tokio::sync::OnceCell::new() }
+    }
+
+    /// The same under a memory guard that knows `calls`.
+    pub fn guarded(self, calls: Arc<Calls>) -> Self {
+        Self { calls, ..self }
     }
 
     /// The tools of an access, always in the same bytes: read, write, edit, bash, grep, glob less what it withholds.
@@ -99,7 +111,7 @@ impl Toolbox {
             return Err(ABORTED.to_owned()).into();
         }
         match name {
-            "bash" => self.bash(arguments, abort).await,
+            "bash" => return self.bash(arguments, abort).await.unwrap_or_else(|text| Err(text).into()),
             "read" => self.blocking(arguments, abort, read::run).await,
             "write" => self.blocking(arguments, abort, edit::write).await,
             "edit" => self.blocking(arguments, abort, edit::edit).await,
@@ -109,7 +121,7 @@ impl Toolbox {
         .into()
     }
 
-    async fn bash(&self, arguments: &Value, abort: watch::Receiver<bool>) -> Result<String, String> {
+    async fn bash(&self, arguments: &Value, abort: watch::Receiver<bool>) -> Result<ToolOutcome, String> {
         let arguments = parse(arguments)?;
         let root = Root::open(&self.root, self.surroundings.sandbox.as_deref())?;
         let fence = self
@@ -121,10 +133,10 @@ impl Toolbox {
                 tokio::task::spawn_blocking(build).await.map_err(|e| e.to_string())?.map(Arc::new)
             })
             .await?;
-        bash::run(root.path(), &self.surroundings, fence, self.limits, arguments, abort).await
+        bash::run(root.path(), &self.surroundings, fence, self.limits, arguments, abort, self.calls.begin()).await
     }
 
-    /// Runs a file tool off the async threads. An abort is seen between its steps, and the wait for it ends at once.
+    /// Runs a file tool off the async threads. An abort is seen between its steps.
     async fn blocking<A: DeserializeOwned + Send + 'static>(
         &self,
         arguments: &Value,
@@ -137,10 +149,16 @@ impl Toolbox {
             sandbox: self.surroundings.sandbox.clone(),
             abort: abort.clone(),
         };
-        let work = tokio::task::spawn_blocking(move || tool(&job, arguments));
+        let mut work = tokio::task::spawn_blocking(move || tool(&job, arguments));
+        let broke = |error| Err(format!("The tool broke: {error}"));
         tokio::select! {
-            result = work => result.unwrap_or_else(|error| Err(format!("The tool broke: {error}"))),
-            Ok(_) = abort.wait_for(|aborted| *aborted) => Err(ABORTED.to_owned()),
+            result = &mut work => return result.unwrap_or_else(broke),
+            Ok(_) = abort.wait_for(|aborted| *aborted) => {}
+        }
+        // It sees the abort at its next step. What it did until then is told: nothing changes a file after its answer.
+        match tokio::time::timeout(FILE_GRACE, work).await {
+            Ok(result) => result.unwrap_or_else(broke),
+            Err(_) => Err(ABORTED.to_owned()),
         }
     }
 }
@@ -160,6 +178,8 @@ impl Job {
     }
 }
 
+/// How long an aborted file tool is waited for: a disk that hangs longer must not hold the abort.
+const FILE_GRACE: Duration = Duration::from_secs(5);
 const ABORTED: &str = "The call was aborted.";
 
 fn parse<A: DeserializeOwned>(arguments: &Value) -> Result<A, String> {
@@ -201,7 +221,7 @@ mod tests {
         for name in ["write", "python"] {
             let got = tools.run(name, &json!({}), watch::channel(false).1).await;
             let text = format!("There is no tool {name:?}; you have: read, bash, grep, glob.");
-            assert_eq!(got, ToolOutcome { text, is_error: true });
+            assert_eq!(got, ToolOutcome { text, is_error: true, kill: None });
         }
     }
 
@@ -224,7 +244,7 @@ mod tests {
             [("bash", json!({"command": "echo x > a"})), ("write", json!({"path": "a", "content": "x"}))]
         {
             let got = bench.tools.run(name, &arguments, watch::channel(true).1).await;
-            assert_eq!(got, ToolOutcome { text: ABORTED.into(), is_error: true });
+            assert_eq!(got, ToolOutcome { text: ABORTED.into(), is_error: true, kill: None });
             assert!(!bench.path("a").exists());
         }
     }

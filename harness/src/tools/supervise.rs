@@ -8,6 +8,7 @@
 
 #![allow(unsafe_code)]
 
+use super::isolate::Entry;
 use std::io;
 use std::os::fd::RawFd;
 
@@ -23,12 +24,14 @@ const KILL_ROUND_MS: libc::c_int = 20;
 const KILL_ROUNDS_MAX: u32 = 500;
 
 /// What the child needs; plain numbers, because nothing may be allocated there.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Plan {
     /// Read end of the lifeline.
     pub lifeline: RawFd,
-    /// The fence's ruleset.
-    pub ruleset: Option<RawFd>,
+    /// The fence.
+    pub fence: Entry,
+    /// `cgroup.procs` of the group that commands run in.
+    pub door: Option<RawFd>,
 }
 
 /// Runs between fork and exec: returns in the process that becomes the command, never in the supervisor.
@@ -60,16 +63,15 @@ pub(super) unsafe fn split(plan: Plan) -> io::Result<()> {
             libc::write(score, OOM_SCORE.as_ptr().cast(), OOM_SCORE.len());
             libc::close(score);
         }
+        if let Some(door) = plan.door {
+            // Outside of its group the kernel's kill would reach further than the command: rather no command.
+            check(libc::write(door, c"0".as_ptr().cast(), 1) as libc::c_int)?;
+        }
         // Files the Harness itself was started with may lack the close-on-exec mark.
         libc::syscall(libc::SYS_close_range, LIFELINE, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
         drop_capabilities()?;
-        check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
-        if let Some(ruleset) = plan.ruleset {
-            let entered = libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0);
-            check(entered as libc::c_int)?;
-        }
+        plan.fence.enter()
     }
-    Ok(())
 }
 
 /// Takes from a command that runs as root what would reach around the fence: reading other processes' memory, making
@@ -229,3 +231,7 @@ unsafe fn finish(end: Option<libc::c_int>) -> ! {
         libc::_exit(libc::EXIT_FAILURE)
     }
 }
+
+#[cfg(test)]
+#[path = "supervise_tests.rs"]
+mod tests;

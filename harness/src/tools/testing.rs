@@ -1,15 +1,18 @@
 //! A root with tools for the tests.
 
 use super::{Surroundings, ToolLimits, ToolOutcome, Toolbox};
+use crate::guard::Calls;
 use jr2_shared::harness::Access;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// A Sandbox folder with a root `work` in it.
 pub struct Bench {
     pub folder: tempfile::TempDir,
     pub tools: Toolbox,
+    pub calls: Arc<Calls>,
 }
 
 impl Bench {
@@ -29,7 +32,9 @@ impl Bench {
         });
         change(&mut surroundings);
         let tools = Toolbox::within(root, Access::Write, ToolLimits::default(), surroundings);
-        Self { folder, tools }
+        let calls = Arc::default();
+        let tools = tools.guarded(Arc::clone(&calls));
+        Self { folder, tools, calls }
     }
 
     pub fn root(&self) -> PathBuf {

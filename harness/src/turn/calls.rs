@@ -4,6 +4,7 @@
 use crate::briefing;
 use crate::menu::Menu;
 use crate::model::{ModelAnswer, ToolCall, Verdict};
+use crate::mutation::{self, Mutation};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
@@ -89,7 +90,7 @@ impl Watch {
             self.last = Some(signature);
             self.count = 1;
         }
-        self.count >= IDENTICAL_CALLS_MAX
+        self.count >= IDENTICAL_CALLS_MAX + u32::from(mutation::is(Mutation::RunawayAtFive))
     }
 }
 
@@ -135,7 +136,11 @@ fn one(id: &str, name: &str, arguments: Map<String, Value>, working: &[String], 
 
 fn fresh_id(given: &str, used: &mut BTreeSet<String>, step: u32, index: usize) -> String {
     let base = if given.is_empty() { format!("call-{step}-{index}") } else { given.to_owned() };
-    let id = if used.contains(&base) { format!("{base}-{step}-{index}") } else { base };
+    let id = if used.contains(&base) && !mutation::is(Mutation::CallIdsRepeat) {
+        format!("{base}-{step}-{index}")
+    } else {
+        base
+    };
     used.insert(id.clone());
     id
 }

@@ -3,16 +3,24 @@
 use super::printer::Printer;
 use super::step::{Effect, Frame, Input, State, Stop, step};
 use crate::briefing;
+use crate::compaction::Guide;
 use crate::config::Facts;
 use crate::conversation::{Conversation, Entry};
-use crate::menu::Custodian;
-use crate::model::{ChatMessage, ModelClient, ModelRequest, RetryBudget, ToolSpec};
+use crate::guard::{Calls, Keeper};
+use crate::menu::{Custodian, PickOutcome};
+use crate::model::{ModelClient, RetryBudget, ToolSpec};
+use crate::mutation::{self, Mutation};
+use crate::telemetry::{self, Called};
 use crate::tools::{ToolLimits, Toolbox};
+use jr2_shared::crash::{self, Point};
 use jr2_shared::harness::{Access, ThinkingLevel};
+use jr2_shared::memory_kills::Told;
+use jr2_telemetry::context::TraceParent;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::watch;
 
 /// What every Submission of this Harness works with.
@@ -25,6 +33,10 @@ pub struct Means {
     pub facts: Facts,
     /// The pod log's lines.
     pub printer: Printer,
+    /// The `bash` calls that run now.
+    pub calls: Arc<Calls>,
+    /// The memory kills.
+    pub keeper: Arc<Keeper>,
 }
 
 /// One admitted Submission.
@@ -48,6 +60,8 @@ pub struct Job {
     pub max_tokens: Option<u64>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
+    /// The Turn's place in its trace, as the admission said it.
+    pub trace: Option<TraceParent>,
 }
 
 /// Runs one Submission to its settlement. `stop` turning true ends it early; `why` says for what reason.
@@ -62,7 +76,7 @@ pub async fn run(
     let mut frame = job.frame.clone();
     frame.working_tools = working.iter().map(|spec| spec.name.clone()).collect();
     let system = briefing::system_prompt(&job.instructions, job.access, means.facts);
-    let toolbox = Toolbox::new(job.root.clone(), job.access, ToolLimits::default());
+    let toolbox = Toolbox::new(job.root.clone(), job.access, ToolLimits::default()).guarded(Arc::clone(&means.calls));
     let mut shell = Shell {
         means: &means,
         conversation: &conversation,
@@ -71,7 +85,9 @@ pub async fn run(
         system,
         working,
         tools: Arc::from(Vec::new()),
-        budget: RetryBudget::default(),
+        retries: RetryBudget::default(),
+        guide: Guide::default(),
+        uncounted_said: false,
         stop: stop.clone(),
     };
     let mut state = State::new(frame);
@@ -87,16 +103,20 @@ pub async fn run(
     }
 }
 
-struct Shell<'a> {
-    means: &'a Means,
-    conversation: &'a Conversation,
-    job: &'a Job,
+/// What carries out the effects of one Submission.
+pub(super) struct Shell<'a> {
+    pub(super) means: &'a Means,
+    pub(super) conversation: &'a Conversation,
+    pub(super) job: &'a Job,
     toolbox: Toolbox,
-    system: String,
-    working: Vec<ToolSpec>,
-    tools: Arc<[ToolSpec]>,
-    budget: RetryBudget,
-    stop: watch::Receiver<bool>,
+    pub(super) system: String,
+    pub(super) working: Vec<ToolSpec>,
+    pub(super) tools: Arc<[ToolSpec]>,
+    pub(super) retries: RetryBudget,
+    pub(super) guide: Guide,
+    /// The log says once a Submission that the server counts no tokens (F34).
+    pub(super) uncounted_said: bool,
+    pub(super) stop: watch::Receiver<bool>,
 }
 
 impl Shell<'_> {
@@ -104,40 +124,53 @@ impl Shell<'_> {
         let (custodian, iid, stop) = (&self.means.custodian, state.frame.iid.as_str(), self.stop.clone());
         Some(match effect {
             Effect::ReadSurface => Input::Surface(custodian.surface(iid, stop).await),
-            Effect::Record { entries, sync } => {
+            Effect::Record { entries, sync, told } => {
                 self.print(&entries);
+                let prompts = entries.iter().any(|entry| matches!(entry, Entry::Prompted { .. }));
+                if prompts {
+                    crash::point(Point::PromptRendered);
+                }
+                telemetry::recorded(&entries);
+                let began = Instant::now();
                 self.conversation.append(entries, sync).await;
+                telemetry::metrics().record.observe(began.elapsed().as_secs_f64());
+                if prompts {
+                    crash::point(Point::PromptRecorded);
+                }
+                if let Some(kill) = told.filter(|_| !mutation::is(Mutation::ToldNotWritten)) {
+                    crash::point(Point::VerdictRecorded);
+                    let (agent, iid) = (self.conversation.agent.clone(), self.conversation.iid.clone());
+                    self.means.keeper.told(&kill, Told { agent, instance_id: iid }).await;
+                    crash::point(Point::ToldKept);
+                }
                 Input::Recorded
             }
-            Effect::AskModel => Input::Model(self.ask(state).await),
+            Effect::AskModel => {
+                let answer = self.ask(state).await;
+                crash::point(Point::ModelAnswered);
+                Input::Model(answer)
+            }
             Effect::RunTool { name, arguments } => {
-                Input::Tool(self.toolbox.run(&name, &Value::Object(arguments), stop).await)
+                crash::point(Point::CallRecorded);
+                let called = Called::now(&name, "", self.job.trace);
+                let outcome = self.toolbox.run(&name, &Value::Object(arguments), stop).await;
+                let failed =
+                    if outcome.kill.is_some() { Some("memory-limit") } else { outcome.is_error.then_some("failed") };
+                called.over(&name, failed);
+                crash::point(Point::ToolRan);
+                Input::Tool(outcome)
             }
             Effect::PostPick { pick_id, event, arguments, keyed } => {
-                Input::Pick(custodian.pick(iid, &pick_id, &event, &arguments, keyed, stop).await)
+                let called = Called::now(&event, &pick_id, self.job.trace);
+                let outcome = custodian.pick(iid, &pick_id, &event, &arguments, keyed, stop).await;
+                called.over("pick", matches!(outcome, PickOutcome::Refused(_)).then_some("refused"));
+                crash::point(Point::PickAnswered);
+                Input::Pick(outcome)
             }
             Effect::AwaitPick { delivery } => Input::Pick(custodian.outstanding(iid, &delivery, stop).await),
             Effect::Reread { etag } => Input::Reread(custodian.reread(iid, etag.as_deref()).await),
             Effect::Finish => return None,
         })
-    }
-
-    async fn ask(&mut self, state: &State) -> Result<crate::model::ModelAnswer, crate::model::ModelError> {
-        if self.tools.is_empty() {
-            // Working tools first, then the Menu: the same bytes on every Turn of a seat (spec 6.6).
-            self.tools = self.working.iter().cloned().chain(state.menu.specs()).collect();
-        }
-        let mut messages = vec![ChatMessage::System(self.system.clone())];
-        messages.extend(self.conversation.messages());
-        let request = ModelRequest {
-            model: self.job.model.clone(),
-            messages,
-            tools: Arc::clone(&self.tools),
-            thinking: self.job.thinking,
-            max_tokens: self.job.max_tokens,
-            temperature: self.job.temperature,
-        };
-        self.means.model.ask(&self.job.provider, &request, &mut self.budget, self.stop.clone()).await
     }
 
     fn print(&self, entries: &[Entry]) {

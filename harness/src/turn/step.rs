@@ -3,14 +3,21 @@
 //! `step(state, input)` answers the effects to carry out, in order. At most the last effect of a list is answered by an
 //! input, so the shell is a plain loop: carry out, feed back, until `Finish`.
 
+mod ends;
+
+pub use ends::restarted;
+
 use super::calls::{self, Plan, Watch};
 use crate::briefing::{self, TurnPart};
 use crate::conversation::Entry;
 use crate::menu::{Menu, PickOutcome, PickRefusal, Reread, SurfaceRead, receipt, refusal};
-use crate::model::{ChatMessage, Finish, ModelAnswer, ModelError};
+use crate::model::{ChatMessage, Finish, ModelAnswer, ModelError, Usage};
+use crate::mutation::{self, Mutation};
 use crate::tools::ToolOutcome;
-use jr2_shared::harness::{DONE_TEXT_MAX_BYTES, Outcome, Settlement, SettlementError, error_type};
+use ends::{close_open, complete, entries, settle, spoken, stopped};
+use jr2_shared::harness::{Outcome, error_type};
 use jr2_shared::notice::Notice;
+use jr2_shared::surface::PickAnswer;
 use serde_json::{Map, Value};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -35,6 +42,8 @@ pub struct Frame {
     pub prompt: String,
     /// Absent for access `none`.
     pub cwd: Option<String>,
+    /// The answer of a pick whose call a restart cut: its receipt follows the re-admit text (decision 34).
+    pub receipt: Option<PickAnswer>,
     /// What the Turn part says, in ledger order.
     pub notices: Vec<Notice>,
     /// Decision 45.
@@ -84,6 +93,8 @@ pub enum Effect {
         entries: Vec<Entry>,
         /// Must survive the loss of power before anything follows.
         sync: bool,
+        /// The memory kill whose verdict is among them: once they stand, the conversation was told (spec M-10).
+        told: Option<String>,
     },
     /// Ask the model over everything recorded; answers `Model`.
     AskModel,
@@ -173,6 +184,8 @@ pub struct State {
     plans: VecDeque<Plan>,
     current: Option<Plan>,
     last_text: String,
+    /// What the server counted for an answer that is not recorded yet.
+    usage: Option<Usage>,
 }
 
 impl State {
@@ -194,6 +207,7 @@ impl State {
             plans: VecDeque::new(),
             current: None,
             last_text: String::new(),
+            usage: None,
         }
     }
 }
@@ -215,7 +229,7 @@ pub fn step(state: &mut State, input: Input) -> Vec<Effect> {
         (Phase::Asking, Input::Model(Ok(answer))) => answered(state, answer),
         (Phase::Asking, Input::Model(Err(error))) => refused(state, error),
         (Phase::Noting | Phase::Result, Input::Recorded) => next_call(state),
-        (Phase::Tool, Input::Tool(outcome)) => result(state, outcome.text),
+        (Phase::Tool, Input::Tool(outcome)) => tool_result(state, outcome),
         (Phase::Posting | Phase::Awaiting, Input::Pick(outcome)) => picked(state, outcome),
         (Phase::Rereading, Input::Reread(read)) => reread(state, read),
         (Phase::Telling, Input::Recorded) => ask(state),
@@ -230,8 +244,8 @@ fn enter(state: &mut State, phase: Phase, effect: Effect) -> Vec<Effect> {
 }
 
 fn record(state: &mut State, phase: Phase, messages: Vec<ChatMessage>, sync: bool) -> Vec<Effect> {
-    let entries = messages.into_iter().map(|message| entry(state, message)).collect();
-    enter(state, phase, Effect::Record { entries, sync })
+    let entries = entries(state, messages);
+    enter(state, phase, Effect::Record { entries, sync, told: None })
 }
 
 fn entry(state: &State, message: ChatMessage) -> Entry {
@@ -255,14 +269,26 @@ fn surface_read(state: &mut State, read: SurfaceRead) -> Vec<Effect> {
                 picks: state.menu.briefings_of(&state.said),
                 allowed: state.menu.tools_of(&state.said),
             };
-            let message = ChatMessage::User(briefing::user_message(&state.frame.prompt, &part));
+            let prompt = with_receipt(&state.frame, &state.menu);
+            let message = ChatMessage::User(briefing::user_message(&prompt, &part));
             let entries = vec![entry(state, message), Entry::Prompted { submission: state.frame.submission.clone() }];
-            enter(state, Phase::Prompting, Effect::Record { entries, sync: true })
+            enter(state, Phase::Prompting, Effect::Record { entries, sync: true, told: None })
+        }
+        SurfaceRead::Gone if mutation::is(Mutation::GoneFails) => {
+            settle(state, Vec::new(), Outcome::Failed, error_type::FAILED, OVER_BEFORE_START)
         }
         SurfaceRead::Gone => settle(state, Vec::new(), Outcome::Aborted, error_type::ABORTED, OVER_BEFORE_START),
         SurfaceRead::Failed(words) => settle(state, Vec::new(), Outcome::Failed, error_type::FAILED, &words),
         SurfaceRead::Stopped => stopped(state, Vec::new()),
     }
+}
+
+/// The prompt, and behind it the receipt of a pick whose call a restart cut. Its own Allowed picks are left out: the Turn
+/// part that follows says them, and what it says is newer.
+fn with_receipt(frame: &Frame, menu: &Menu) -> String {
+    let Some(answer) = &frame.receipt else { return frame.prompt.clone() };
+    let words = receipt(menu, &PickAnswer { allowed: None, ..answer.clone() });
+    if frame.prompt.is_empty() { words } else { format!("{}\n\n{words}", frame.prompt) }
 }
 
 fn ask(state: &mut State) -> Vec<Effect> {
@@ -274,6 +300,7 @@ fn ask(state: &mut State) -> Vec<Effect> {
 
 fn answered(state: &mut State, answer: ModelAnswer) -> Vec<Effect> {
     state.steps += 1;
+    state.usage = answer.usage;
     let blank = answer.text.trim().is_empty();
     if !blank {
         state.last_text.clone_from(&answer.text);
@@ -359,6 +386,17 @@ fn result(state: &mut State, content: String) -> Vec<Effect> {
     record(state, Phase::Result, vec![ChatMessage::Tool { call_id: plan.call().to_owned(), content }], false)
 }
 
+/// A tool's result. One with a memory kill's verdict is durable at once, so that `told` never names a conversation that
+/// lost it.
+fn tool_result(state: &mut State, outcome: ToolOutcome) -> Vec<Effect> {
+    let mut effects = result(state, outcome.text);
+    if let (Some(kill), Some(Effect::Record { sync, told, .. })) = (outcome.kill, effects.last_mut()) {
+        *sync = true;
+        *told = Some(kill);
+    }
+    effects
+}
+
 fn picked(state: &mut State, outcome: PickOutcome) -> Vec<Effect> {
     match outcome {
         PickOutcome::Answered(answer) => {
@@ -404,7 +442,7 @@ fn reread(state: &mut State, read: Reread) -> Vec<Effect> {
         Reread::Changed(menu, etag) => {
             state.etag = etag;
             let (now, before) = (state.menu.tools_of(&menu.allowed), state.menu.tools_of(&state.said));
-            if now == before {
+            if now == before || mutation::is(Mutation::NotRestated) {
                 return ask(state);
             }
             let opened: Vec<String> =
@@ -420,7 +458,11 @@ fn refused(state: &mut State, error: ModelError) -> Vec<Effect> {
     let words = match error {
         ModelError::Aborted { partial } => {
             state.stop.get_or_insert(Stop::Abort);
-            let kept = if partial.text.trim().is_empty() { Vec::new() } else { vec![spoken(&partial)] };
+            let kept = if partial.text.trim().is_empty() || mutation::is(Mutation::PartialDropped) {
+                Vec::new()
+            } else {
+                vec![spoken(&partial)]
+            };
             return stopped(state, kept);
         }
         _ if state.stop.is_some() => return stopped(state, Vec::new()),
@@ -428,66 +470,6 @@ fn refused(state: &mut State, error: ModelError) -> Vec<Effect> {
         error => error.to_string(),
     };
     settle(state, Vec::new(), Outcome::Failed, error_type::FAILED, &words)
-}
-
-/// An answer's text as a message of its own, without calls.
-fn spoken(answer: &ModelAnswer) -> ChatMessage {
-    ChatMessage::Assistant { text: answer.text.clone(), reasoning: answer.reasoning.clone(), tool_calls: Vec::new() }
-}
-
-/// Results for every call that has none yet.
-fn close_open(state: &mut State, words: &str) -> Vec<ChatMessage> {
-    let open = state.current.take().into_iter().chain(state.plans.drain(..));
-    open.map(|plan| ChatMessage::Tool { call_id: plan.call().to_owned(), content: words.to_owned() }).collect()
-}
-
-fn complete(state: &mut State, messages: Vec<ChatMessage>) -> Vec<Effect> {
-    let end = state.last_text.floor_char_boundary(DONE_TEXT_MAX_BYTES);
-    let settlement = Settlement {
-        submission_id: state.frame.submission.clone(),
-        outcome: Outcome::Completed,
-        error: None,
-        prompted: None,
-        text: (end > 0).then(|| state.last_text[..end].to_owned()),
-    };
-    settling(state, messages, settlement)
-}
-
-fn stopped(state: &mut State, messages: Vec<ChatMessage>) -> Vec<Effect> {
-    match state.stop {
-        Some(Stop::Drain) => {
-            let settlement = restarted(&state.frame.submission, state.prompted);
-            settling(state, messages, settlement)
-        }
-        _ => settle(state, messages, Outcome::Aborted, error_type::ABORTED, "the Submission was aborted"),
-    }
-}
-
-fn settle(state: &mut State, messages: Vec<ChatMessage>, outcome: Outcome, kind: &str, words: &str) -> Vec<Effect> {
-    let error = Some(SettlementError { kind: kind.to_owned(), message: words.to_owned() });
-    let submission_id = state.frame.submission.clone();
-    settling(state, messages, Settlement { submission_id, outcome, error, prompted: None, text: None })
-}
-
-/// The last messages and the settlement stand in one write.
-fn settling(state: &mut State, messages: Vec<ChatMessage>, settlement: Settlement) -> Vec<Effect> {
-    let mut entries: Vec<Entry> = messages.into_iter().map(|message| entry(state, message)).collect();
-    entries.push(Entry::Settled { settlement });
-    enter(state, Phase::Settling, Effect::Record { entries, sync: true })
-}
-
-/// The settlement of a Submission whose Harness ended under it (spec H-14, decision 32).
-pub fn restarted(submission: &str, prompted: bool) -> Settlement {
-    Settlement {
-        submission_id: submission.to_owned(),
-        outcome: Outcome::Failed,
-        error: Some(SettlementError {
-            kind: error_type::HARNESS_RESTARTED.to_owned(),
-            message: "the Harness restarted while this Submission was open".to_owned(),
-        }),
-        prompted: Some(prompted),
-        text: None,
-    }
 }
 
 #[cfg(test)]

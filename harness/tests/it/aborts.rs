@@ -89,10 +89,11 @@ async fn decision_33_an_abort_that_overtakes_its_admission_is_remembered() {
         body
     };
     // The conversation does not exist yet.
-    assert_eq!(world.abort(Some(json!({"upTo": id(1)}))).await, json!({"aborted": false}));
+    let overtook = |n| json!({"aborted": false, "unprompted": [id(n)]});
+    assert_eq!(world.abort(Some(json!({"upTo": id(1)}))).await, overtook(1));
     assert_eq!(world.turn(with(&world, 1)).await["outcome"], "aborted");
     // It does now, and the memory of an abort outlives the process.
-    assert_eq!(world.abort(Some(json!({"upTo": id(3)}))).await, json!({"aborted": false}));
+    assert_eq!(world.abort(Some(json!({"upTo": id(3)}))).await, overtook(3));
     world.kill();
     world.boot().await;
     assert_eq!(world.turn(with(&world, 3)).await["outcome"], "aborted");
@@ -170,4 +171,36 @@ async fn h_03_an_admission_that_meets_the_drain_is_refused_and_nothing_is_seated
     assert_eq!(world.exit().await, Some(0));
     world.boot().await;
     assert_eq!(world.call("GET", &world.path(), None).await.0, 404);
+}
+
+#[tokio::test]
+async fn decision_32_an_abort_says_which_admissions_no_model_was_asked_with_and_a_repeat_says_it_again() {
+    let world = World::start().await;
+    let id = |n: u32| format!("{}#{n}", crate::world::IID);
+    let admit = async |n: u32| {
+        let mut body = world.body("Go.");
+        body["admissionId"] = json!(id(n));
+        world.admit(body).await["submissionId"].as_str().unwrap().to_owned()
+    };
+    let up_to = |n: u32| Some(json!({ "upTo": id(n) }));
+    assert_eq!(world.abort(up_to(1)).await, json!({"aborted": false, "unprompted": [id(1)]}), "before it arrived");
+    let late = world.settled(&admit(1).await).await;
+    assert_eq!((&late["outcome"], &late["prompted"]), (&json!("aborted"), &json!(false)));
+    world.script(vec![Answer::Hang]);
+    let asked = admit(2).await;
+    world.model_is_asked(1).await;
+    let behind = admit(3).await;
+    for aborted in [true, false] {
+        let both = json!({"aborted": aborted, "unprompted": [id(3)]});
+        assert_eq!(world.abort(up_to(3)).await, both, "the one behind was never prompted");
+    }
+    assert_eq!(world.abort(up_to(2)).await, json!({"aborted": false}), "the one that ran was");
+    assert_eq!(
+        (world.settled(&asked).await["prompted"].clone(), world.settled(&behind).await["prompted"].clone()),
+        (json!(true), json!(false))
+    );
+    world.script(vec![Answer::Text("Done.")]);
+    let done = world.settled(&admit(4).await).await;
+    assert_eq!((&done["outcome"], done.get("prompted")), (&json!("completed"), None));
+    assert_eq!(world.abort(up_to(4)).await, json!({"aborted": false}));
 }

@@ -96,7 +96,14 @@ async fn decision_27_a_kept_admission_of_a_conversation_that_is_not_held_creates
     body["kept"] = json!(true);
     let (status, error, _) = world.call("POST", &world.path(), Some(body.clone())).await;
     assert_eq!((status, &error["kept"]), (404, &json!(false)));
-    assert_eq!(world.call("GET", &format!("{}?view=history", world.path()), None).await.0, 404);
+    // N-72: only that body is the refusal; any other 404 says nothing of `kept`.
+    for path in [format!("{}?view=history", world.path()), "/agents/coder".to_owned(), "/nowhere".to_owned()] {
+        let (status, error, _) = world.call("GET", &path, None).await;
+        assert!(status == 404 || status == 405, "{path}: {status}");
+        assert!(error["error"].is_string() && error.get("kept").is_none(), "{path}: {error}");
+    }
+    assert_eq!(error["error"], "the conversation is not held here");
+    assert!(!world.conversations().join("coder").exists(), "nothing is seated");
     world.turn(world.body("x")).await;
     assert_eq!(world.call("POST", &world.path(), Some(body)).await.0, 200);
 }
@@ -170,4 +177,26 @@ async fn a_process_that_cannot_start_says_why() {
     let ended = world.command(env!("CARGO_BIN_EXE_jr2-harness")).status().unwrap();
     assert_eq!(ended.code(), Some(1));
     assert_eq!(world.http.get("http://h/healthz").send().await.unwrap().status(), 204);
+}
+
+#[tokio::test]
+async fn metrics_count_what_the_record_says_and_take_the_bearer() {
+    let world = World::start().await;
+    assert_eq!(world.http.get("http://h/metrics").send().await.unwrap().status(), 401);
+    let call = ("c1", "bash", json!({ "command": "exit 3" }).to_string());
+    world.script(vec![Answer::Calls(vec![call]), Answer::Text("Done.")]);
+    world.turn(world.body("go")).await;
+    let answer = world.http.get("http://h/metrics").bearer_auth(BEARER).send().await.unwrap();
+    assert!(answer.headers()["content-type"].to_str().unwrap().starts_with("application/openmetrics-text"));
+    let text = answer.text().await.unwrap();
+    for line in [
+        "jr2_harness_settlements_total{outcome=\"completed\",error=\"none\"} 1",
+        "jr2_harness_calls_total{tool=\"bash\",outcome=\"failed\"} 1",
+        "jr2_harness_question_seconds_count 2",
+        "jr2_harness_call_seconds_count 1",
+        "jr2_harness_memory_kills_total 0",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}: {text}");
+    }
+    assert!(text.ends_with("# EOF\n"));
 }

@@ -21,6 +21,17 @@ pub const DEADLINE: Duration = Duration::from_secs(30);
 pub const BEARER: &str = "test-bearer";
 pub const IID: &str = "run1/root/coder/00000001";
 
+/// Polls with a deadline.
+pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let waited = tokio::time::timeout(DEADLINE, async {
+        while !condition() {
+            // Poll: until the condition holds.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
 /// One scripted model answer.
 #[derive(Clone, Debug)]
 pub enum Answer {
@@ -30,6 +41,10 @@ pub enum Answer {
     /// Calls whose answer was cut at the output limit.
     Cut(Vec<(&'static str, &'static str, String)>),
     Status(u16, &'static str),
+    /// The answer, with what the server says it counted of the question.
+    Counted(u64, Box<Answer>),
+    /// One delta as it stands, and the finish reason.
+    Delta(Value, &'static str),
     /// Never answers.
     Hang,
 }
@@ -48,6 +63,8 @@ pub struct Script {
     pub surface_faults: VecDeque<u16>,
     /// Surfaces that take effect when the model is asked for the n-th time.
     pub surface_at_request: Vec<(usize, Value)>,
+    /// What `GET …/models` answers; 404 without.
+    pub models: Option<Value>,
     /// Answers of the outstanding route, `None` = 204.
     pub outstanding: VecDeque<Option<Value>>,
 }
@@ -113,6 +130,7 @@ impl World {
             .route("/agents/{iid}/events", post(pick))
             .route("/agents/{iid}/events/{delivery}", get(outstanding))
             .route("/providers/p/chat/completions", post(model))
+            .route("/providers/p/models", get(models))
             .with_state(Arc::clone(&fake));
         tokio::spawn(async move { axum::serve(listener, router).await });
         std::fs::create_dir(dir.path().join("work")).unwrap();
@@ -155,6 +173,11 @@ impl World {
         command
     }
 
+    /// Sets a variable for later boots.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.env.push((name.to_owned(), value.to_owned()));
+    }
+
     pub async fn boot(&mut self) {
         let child = self.command(env!("CARGO_BIN_EXE_jr2-harness")).spawn().unwrap();
         self.adopt(child).await;
@@ -189,6 +212,18 @@ impl World {
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(self.child.as_ref().unwrap());
         rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// A number of the process's status, in KiB.
+    pub fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.as_ref().unwrap().id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    /// How many files the process has open.
+    pub fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.as_ref().unwrap().id())).unwrap().count()
     }
 
     /// Waits for the process to end by itself.
@@ -343,6 +378,13 @@ async fn outstanding(State(fake): State<Arc<Fake>>) -> Response {
     }
 }
 
+async fn models(State(fake): State<Arc<Fake>>) -> Response {
+    match fake.with(|script| script.models.clone()) {
+        Some(list) => axum::Json(list).into_response(),
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
 async fn model(State(fake): State<Arc<Fake>>, body: axum::Json<Value>) -> Response {
     let answer = fake.with(|script| {
         script.model_requests.push(body.0);
@@ -370,17 +412,25 @@ async fn model(State(fake): State<Arc<Fake>>, body: axum::Json<Value>) -> Respon
             .collect();
         chunk(json!({"role": "assistant", "tool_calls": list}), Value::Null) + &chunk(json!({}), json!(finish))
     };
+    let (answer, usage) = match answer {
+        Answer::Counted(prompt, answer) => {
+            let usage = json!({"prompt_tokens": prompt, "completion_tokens": 10});
+            (*answer, format!("data: {}\n\n", json!({"choices": [], "usage": usage})))
+        }
+        other => (other, String::new()),
+    };
     let text = match answer {
         Answer::Text(text) => {
             chunk(json!({"role": "assistant", "content": text}), Value::Null) + &chunk(json!({}), json!("stop"))
         }
+        Answer::Delta(delta, finish) => chunk(delta, Value::Null) + &chunk(json!({}), json!(finish)),
         Answer::Calls(list) => calls(list, "tool_calls"),
         Answer::Cut(list) => calls(list, "length"),
         Answer::Status(status, words) => {
             let body = json!({"error": {"message": words}});
             return (StatusCode::from_u16(status).unwrap(), axum::Json(body)).into_response();
         }
-        Answer::Hang => std::future::pending().await,
+        Answer::Counted(..) | Answer::Hang => std::future::pending().await,
     };
-    ([("content-type", "text/event-stream")], Body::from(text + "data: [DONE]\n\n")).into_response()
+    ([("content-type", "text/event-stream")], Body::from(text + &usage + "data: [DONE]\n\n")).into_response()
 }

@@ -11,7 +11,7 @@ use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use jr2_shared::surface::Surface;
+use jr2_shared::surface::{PickAnswer, Surface};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -60,7 +60,9 @@ async fn surface_by_seat(State(seat): State<Seat>, Path(iid): Path<String>, head
 }
 
 async fn surface(host: &Host, iid: &str, caller: Option<&str>, headers: &HeaderMap) -> Response {
-    let surface = match host.surface(iid, caller).await {
+    // A Submission's first read is the one that asks for no change (decision 21); a person who looks is none.
+    let first = caller.is_some() && !headers.contains_key(header::IF_NONE_MATCH);
+    let surface = match host.surface(iid, caller, first).await {
         Ok(surface) => surface,
         Err(error) => return Refused(error).into_response(),
     };
@@ -115,21 +117,33 @@ async fn delivery_by_token(
     Extension(caller): Extension<Caller>,
     Path((iid, delivery)): Path<(String, String)>,
 ) -> Response {
-    kept_delivery(&api.host, &iid, caller.0.as_deref(), &delivery).await
+    read_delivery(&api.host, &iid, caller.0.as_deref(), &delivery).await
 }
 
 async fn delivery_by_seat(State(seat): State<Seat>, Path((iid, delivery)): Path<(String, String)>) -> Response {
-    kept_delivery(&seat.host, &iid, Some(&seat.sandbox), &delivery).await
+    read_delivery(&seat.host, &iid, Some(&seat.sandbox), &delivery).await
 }
 
-/// Re-reading a delivery is idempotent (decision 13).
-async fn kept_delivery(host: &Host, iid: &str, caller: Option<&str>, delivery: &str) -> Response {
-    match host.delivery(iid, caller, delivery).await {
+/// A long poll; re-reading a delivery is idempotent (decision 13).
+async fn read_delivery(host: &Host, iid: &str, caller: Option<&str>, delivery: &str) -> Response {
+    answered(host.delivery(iid, caller, delivery).await)
+}
+
+fn answered(answer: Result<Option<PickAnswer>, HostError>) -> Response {
+    match answer {
         Ok(Some(answer)) => Json(answer).into_response(),
-        Ok(None) => errors::json(StatusCode::NOT_FOUND, "no such delivery of this Turn"),
-        Err(error @ (HostError::NotFound(_) | HostError::Forbidden(_) | HostError::Stopping)) => {
-            Refused(error).into_response()
-        }
+        Ok(None) => StatusCode::NO_CONTENT.into_response(),
         Err(error) => Refused(error).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p_31_what_is_outstanding_is_204() {
+        assert_eq!(answered(Ok(None)).status(), StatusCode::NO_CONTENT);
+        assert_eq!(answered(Err(HostError::Stopping)).status(), StatusCode::SERVICE_UNAVAILABLE);
     }
 }

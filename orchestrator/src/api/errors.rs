@@ -40,6 +40,7 @@ impl IntoResponse for Refused {
             HostError::Ambiguous { hits, .. } => {
                 (StatusCode::BAD_REQUEST, json!({ "error": self.0.to_string(), "runs": hits }))
             }
+            HostError::KeyTaken(error) => (StatusCode::UNPROCESSABLE_ENTITY, json!({ "error": error })),
             HostError::Forbidden(error) => (StatusCode::FORBIDDEN, json!({ "error": error })),
             HostError::Full(error) => (StatusCode::INSUFFICIENT_STORAGE, json!({ "error": error })),
             HostError::Stopping => (StatusCode::SERVICE_UNAVAILABLE, json!({ "error": self.0.to_string() })),
@@ -47,6 +48,25 @@ impl IntoResponse for Refused {
         };
         (status, Json(body)).into_response()
     }
+}
+
+/// Longest plain-text refusal of an extractor in bytes.
+const REFUSAL_MAX_BYTES: usize = 16 << 10;
+
+/// Extractors refuse odd paths and queries in plain text; here every refusal is JSON.
+pub async fn as_json(response: Response) -> Response {
+    let status = response.status();
+    let plain = response.headers().get(header::CONTENT_TYPE).is_some_and(|t| t.as_bytes().starts_with(b"text/plain"));
+    if !status.is_client_error() || !plain {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    let text = axum::body::to_bytes(body, REFUSAL_MAX_BYTES).await.unwrap_or_default();
+    let mut refused = json(status, &String::from_utf8_lossy(&text));
+    for (name, value) in parts.headers.iter().filter(|(n, _)| *n == header::CONNECTION || *n == header::ALLOW) {
+        refused.headers_mut().insert(name.clone(), value.clone());
+    }
+    refused
 }
 
 /// Body extractor whose refusal is JSON too.

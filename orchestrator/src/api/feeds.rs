@@ -2,7 +2,7 @@
 
 use super::errors::Refused;
 use super::{Api, workflows};
-use crate::run::{FeedBatch, FeedEntry, FeedId, FeedKind, HostError};
+use crate::run::{FeedEntry, FeedId, FeedKind, Heard, HostError};
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -12,7 +12,6 @@ use jr2_shared::ids::RunId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Ping comments (spec Q-3).
@@ -57,6 +56,9 @@ pub async fn open_run_feed(
     one_run(&api, &run, resume(&headers, &query), true).await
 }
 
+/// Says that everything durable when the reader joined has been given; it has no id.
+const CAUGHT_UP: &str = "caught-up";
+
 async fn one_run(api: &Api, run: &RunId, from: Option<FeedId>, open: bool) -> Result<Response, Refused> {
     let feed = api.host.subscribe(run, from).await?;
     let covered = feed.backlog.last().map(|(id, _)| *id).or(feed.from);
@@ -70,8 +72,9 @@ async fn one_run(api: &Api, run: &RunId, from: Option<FeedId>, open: bool) -> Re
         let entry = FeedEntry { kind: FeedKind::Status, data };
         first.extend(event(covered, &entry, open).map(Ok));
     }
+    first.push(Ok(Event::default().event(CAUGHT_UP).data("{}")));
     let ended = status.status.is_ended();
-    let rest = live(feed.live, covered, move |id, entry| event(Some(id), entry, open));
+    let rest = live(feed.live, covered, move |id, entry| event(id, entry, open));
     let all: std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>> = if ended {
         Box::pin(stream::iter(first).chain(closed("ended")))
     } else {
@@ -112,9 +115,9 @@ pub async fn workflow_feed(State(api): State<Api>, Path(name): Path<String>) -> 
 /// Events as they become durable, then one `closed`: the run ended, or the host stops (or this reader lagged too far
 /// behind: it joins again by id).
 fn live(
-    batches: tokio::sync::mpsc::Receiver<Arc<FeedBatch>>,
+    batches: Heard,
     covered: Option<FeedId>,
-    each: impl Fn(FeedId, &FeedEntry) -> Option<Event> + Clone + Send + 'static,
+    each: impl Fn(Option<FeedId>, &FeedEntry) -> Option<Event> + Clone + Send + 'static,
 ) -> impl Stream<Item = Result<Event, Infallible>> + Send {
     stream::unfold(Some(batches), move |open| {
         let each = each.clone();
@@ -123,13 +126,17 @@ fn live(
             let Some(batch) = batches.recv().await else {
                 return Some((stream::iter(vec![Ok(closed_event("stopping"))]), None));
             };
+            if batch.passing {
+                let words: Vec<_> = batch.entries.iter().filter_map(|entry| each(None, entry).map(Ok)).collect();
+                return Some((stream::iter(words), Some(batches)));
+            }
             let mut events: Vec<Result<Event, Infallible>> = batch
                 .entries
                 .iter()
                 .enumerate()
                 .map(|(index, entry)| (FeedId { rev: batch.rev, index: index as u32 }, entry))
                 .filter(|(id, _)| covered.is_none_or(|c| *id > c))
-                .filter_map(|(id, entry)| each(id, entry).map(Ok))
+                .filter_map(|(id, entry)| each(Some(id), entry).map(Ok))
                 .collect();
             let over = batch.entries.iter().any(|e| e.kind == FeedKind::Status && is_end(&e.data));
             if over {
@@ -181,10 +188,19 @@ fn open_data(entry: &FeedEntry) -> Option<Value> {
         FeedKind::Emit => Some(entry.data.clone()),
         FeedKind::Retry => Some(run(json!({ "child": field("child"), "attempt": field("attempt") }))),
         FeedKind::Fault => Some(run(json!({ "child": field("child"), "event": field("event") }))),
-        FeedKind::Pick => Some(run(json!({ "event": field("event"), "moved": field("moved") }))),
+        FeedKind::Pick => {
+            let mut data = json!({ "event": field("event"), "moved": field("moved") });
+            for flag in ["outstanding", "answered"] {
+                if let Some(value) = entry.data.get(flag) {
+                    data[flag] = value.clone();
+                }
+            }
+            Some(run(data))
+        }
         FeedKind::Gate => Some(run(json!({ "gate": field("gate"), "activation": field("activation") }))),
         FeedKind::Placing | FeedKind::Placed => Some(run(json!({ "child": field("child") }))),
         FeedKind::Admission => Some(run(json!({ "child": field("child"), "agent": field("agent") }))),
-        FeedKind::Branch => None,
+        // It names providers and what they answer.
+        FeedKind::Branch | FeedKind::Activity => None,
     }
 }

@@ -4,6 +4,7 @@ mod agents;
 mod auth;
 mod errors;
 mod feeds;
+pub mod listen;
 mod openapi;
 mod runs;
 mod workflows;
@@ -19,6 +20,8 @@ use std::sync::Arc;
 
 /// Largest request body in bytes: an input or a payload, never a repository.
 pub const BODY_MAX_BYTES: usize = 1 << 20;
+/// Largest body of `POST /runs` in bytes: the largest program text the store takes, and an input beside it.
+pub const PROGRAM_BODY_MAX_BYTES: usize = crate::store::TEXT_MAX_BYTES + BODY_MAX_BYTES;
 
 /// What the routes share.
 #[derive(Clone)]
@@ -36,6 +39,7 @@ pub fn router(api: Api) -> Router {
     let open = Router::new()
         .route("/healthz", get(workflows::healthz))
         .route("/readyz", get(workflows::readyz))
+        .route("/metrics", get(workflows::metrics))
         .route("/openapi.json", get(openapi::serve))
         .route("/workflows", get(workflows::list))
         .route("/workflows/{name}", get(workflows::one))
@@ -45,11 +49,12 @@ pub fn router(api: Api) -> Router {
         .route("/workflows/{name}/runs/{run}/events", get(feeds::open_run_feed));
     let guarded = Router::new()
         .route("/workflows/{name}/runs", post(runs::start))
-        .route("/runs", get(runs::list).post(runs::start_program))
+        .route("/runs", get(runs::list).post(runs::start_program).layer(DefaultBodyLimit::max(PROGRAM_BODY_MAX_BYTES)))
         .route("/runs/resolve", get(runs::resolve))
         .route("/runs/{run}", get(runs::status))
         .route("/runs/{run}/events", get(feeds::run_feed).post(runs::send))
         .route("/runs/{run}/history", get(runs::history))
+        .route("/runs/{run}/isolation", get(runs::isolation))
         .route("/runs/{run}/replay", get(runs::replay))
         .route("/runs/{run}/adopt", post(runs::adopt))
         .route("/repos", get(runs::repos))
@@ -64,6 +69,7 @@ pub fn router(api: Api) -> Router {
         .fallback(errors::not_found)
         .method_not_allowed_fallback(errors::method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))
+        .layer(axum::middleware::map_response(errors::as_json))
         .with_state(api)
 }
 

@@ -15,6 +15,9 @@ pub async fn serve() -> Json<Value> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Band {
     Open,
+    /// The Instance token, or a Sandbox's for what is its own.
+    Sandbox,
+    /// The Instance token alone.
     Token,
 }
 
@@ -84,6 +87,7 @@ const fn act(
 const ROUTES: &[Route] = &[
     read("/healthz", Band::Open, "Is it there: `{ok, version, hash}`.", Answer::Json, &[]),
     read("/readyz", Band::Open, "Restored and not stopping: `{ok}`.", Answer::Json, &["503"]),
+    read("/metrics", Band::Open, "Counters and histograms for Prometheus, as OpenMetrics text.", Answer::Text, &[]),
     read("/openapi.json", Band::Open, "This document.", Answer::Json, &[]),
     read(
         "/workflows",
@@ -115,9 +119,15 @@ const ROUTES: &[Route] = &[
             &["404"],
         )
     },
-    act("/workflows/{name}/runs", "Start a run; the body is its input.", "Input", "201", Answer::Of("Started")),
+    Route {
+        refusals: &["400", "404", "409", "422"],
+        ..act("/workflows/{name}/runs", "Start a run; the body is its input.", "Input", "201", Answer::Of("Started"))
+    },
     read("/runs", Band::Token, "Every run.", Answer::Of("RunList"), &[]),
-    act("/runs", "Start a run of a program whose text comes along.", "StartProgram", "201", Answer::Of("Started")),
+    Route {
+        refusals: &["400", "404", "409", "422"],
+        ..act("/runs", "Start a run of a program whose text comes along.", "StartProgram", "201", Answer::Of("Started"))
+    },
     Route {
         parameters: &[("prefix", "query", "4 characters or more.")],
         ..read(
@@ -139,6 +149,13 @@ const ROUTES: &[Route] = &[
         ..read("/runs/{run}/history", Band::Token, "Its saves: `{runId, entries}`.", Answer::Json, &["400", "404"])
     },
     read(
+        "/runs/{run}/isolation",
+        Band::Token,
+        "What isolates the commands in each of its Sandboxes: `{sandboxes: [{sandbox, isolation}]}`.",
+        Answer::Json,
+        &["400", "404"],
+    ),
+    read(
         "/runs/{run}/replay",
         Band::Token,
         "Re-step it and compare: `{steps, difference}`.",
@@ -151,34 +168,38 @@ const ROUTES: &[Route] = &[
         ..act("/runs/{run}/adopt", "Move it to the present text.", "", "200", Answer::Of("Taken"))
     },
     Route {
+        refusals: &["400", "403", "404", "409"],
         parameters: &[("activation", "query", "Only this activation; another one is 409 with the present one."), KEY],
         ..act("/runs/{run}/gates/{gate}/events", "Answer a Gate.", "Event", "200", Answer::Of("Taken"))
     },
     read("/repos", Band::Token, "Repositories of live Workspaces: `{repos}`.", Answer::Json, &[]),
     Route {
         parameters: &[],
+        band: Band::Sandbox,
+        refusals: &["400", "403", "404"],
         ..act("/sandboxes/{name}/fetch", "Fetch a repository's source again.", "Fetch", "200", Answer::Of("Taken"))
     },
     Route {
         parameters: &[("If-None-Match", "header", "The ETag read before: 304 when nothing changed.")],
         ..read(
             "/agents/{iid}/surface",
-            Band::Token,
+            Band::Sandbox,
             "An Agent's Menu and Allowed picks.",
             Answer::Of("Surface"),
             &["404"],
         )
     },
     Route {
+        band: Band::Sandbox,
         parameters: &[("x-jr2-pick-id", "header", "Names the pick: a repeat gets the same answer.")],
         ..act("/agents/{iid}/events", "A pick.", "Event", "200", Answer::Of("PickAnswer"))
     },
     read(
         "/agents/{iid}/events/{delivery}",
-        Band::Token,
-        "The answer to an earlier pick.",
+        Band::Sandbox,
+        "The answer to an earlier pick, waited for up to 25 s while it is outstanding.",
         Answer::Of("PickAnswer"),
-        &["404"],
+        &["204", "404"],
     ),
 ];
 
@@ -201,7 +222,10 @@ pub fn document() -> Value {
         "paths": paths,
         "components": {
             "schemas": schemas(),
-            "securitySchemes": { "instance": { "type": "http", "scheme": "bearer", "description": "`.jr2/token`" } },
+            "securitySchemes": {
+                "instance": { "type": "http", "scheme": "bearer", "description": "`.jr2/token`" },
+                "sandbox": { "type": "http", "scheme": "bearer", "description": "A Sandbox's own token: for itself alone." },
+            },
         },
     })
 }
@@ -222,8 +246,12 @@ fn operation(route: &Route) -> Value {
     };
     let mut responses = Map::new();
     responses.insert(route.status.to_owned(), json!({ "description": "taken", "content": content }));
-    let guarded = (route.band == Band::Token).then_some("401");
+    let guarded = (route.band != Band::Open).then_some("401");
     for status in route.refusals.iter().copied().chain(guarded) {
+        if status == "204" {
+            responses.insert(status.to_owned(), json!({ "description": "not yet: ask again" }));
+            continue;
+        }
         let body = json!({ "application/json": { "schema": reference("Refusal") } });
         responses.insert(status.to_owned(), json!({ "description": refusal(status), "content": body }));
     }
@@ -232,8 +260,10 @@ fn operation(route: &Route) -> Value {
     if let Some(body) = route.body {
         operation["requestBody"] = json!({ "content": { "application/json": { "schema": reference(body) } } });
     }
-    if route.band == Band::Token {
-        operation["security"] = json!([{ "instance": [] }]);
+    match route.band {
+        Band::Open => {}
+        Band::Sandbox => operation["security"] = json!([{ "instance": [] }, { "sandbox": [] }]),
+        Band::Token => operation["security"] = json!([{ "instance": [] }]),
     }
     operation
 }
@@ -245,7 +275,9 @@ fn reference(name: &str) -> Value {
 fn refusal(status: &str) -> &'static str {
     match status {
         "400" => "the request does not fit",
-        "401" => "the Instance token is missing or wrong",
+        "401" => "the token is missing or wrong",
+        "403" => "not for this token",
+        "422" => "the key started another run",
         "404" => "no such thing",
         "409" => "the run stands elsewhere",
         _ => "stopping",
@@ -304,7 +336,15 @@ fn schemas() -> Value {
     add(
         "PickAnswer",
         &["delivered", "event", "moved", "turnComplete", "deliveryId"],
-        json!({ "delivered": flag, "event": text, "moved": flag, "turnComplete": flag, "deliveryId": text, "allowed": texts, "outstanding": flag }),
+        json!({
+            "delivered": flag, "event": text, "moved": flag, "turnComplete": flag, "deliveryId": text, "allowed": texts,
+            "outstanding": flag, "answered": flag, "nothingRan": flag, "reply": reference("PickReply"),
+        }),
+    );
+    add(
+        "PickReply",
+        &[],
+        json!({ "party": text, "event": text, "payload": json!({}), "child": text, "output": json!({}) }),
     );
     Value::Object(all)
 }

@@ -102,6 +102,12 @@ pub async fn status(State(api): State<Api>, Path(run): Path<String>) -> Result<R
     Ok(Json(api.host.status(&run).await?).into_response())
 }
 
+/// `GET /runs/:id/isolation`: what stands between its Agents' commands and the machine.
+pub async fn isolation(State(api): State<Api>, Path(run): Path<String>) -> Result<Response, Refused> {
+    let run = api.host.resolve(&run)?;
+    Ok(Json(json!({ "sandboxes": api.host.isolation(&run).await })).into_response())
+}
+
 /// `POST /runs/:id/events`: `CANCEL` or an outside event.
 pub async fn send(
     State(api): State<Api>,

@@ -22,6 +22,11 @@ pub async fn readyz(State(api): State<Api>) -> Response {
     Json(json!({ "ok": true })).into_response()
 }
 
+/// `GET /metrics`: says no more than the open feeds do, and takes no token so that any scraper can read it.
+pub async fn metrics() -> impl IntoResponse {
+    ([(axum::http::header::CONTENT_TYPE, jr2_telemetry::metrics::CONTENT_TYPE)], crate::telemetry::text())
+}
+
 /// `GET /workflows`.
 pub async fn list(State(api): State<Api>) -> Json<Value> {
     let programs = api.host.programs();

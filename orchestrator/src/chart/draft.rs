@@ -94,6 +94,10 @@ impl Way {
 }
 
 impl Draft {
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
     pub fn invoke(mut self, kind: InvokeKind) -> Self {
         self.invoke = Some(kind);
         self

@@ -69,7 +69,7 @@ impl<'a> Machine<'a> {
     /// Enters the root and its initial states.
     pub fn enter_initial(&mut self) -> Step {
         let mut entry = EntrySet::default();
-        self.add_descendants(&mut entry, ROOT);
+        self.add_descendants(&mut entry, ROOT, ROOT);
         self.enter(&entry)
     }
 
@@ -202,23 +202,25 @@ impl<'a> Machine<'a> {
         let mut entry = EntrySet::default();
         for transition in enabled {
             let definition = &self.chart.state(transition.source).transitions[transition.index];
+            let Some(inside) = transition.domain else { continue };
             for &target in &definition.targets {
-                self.add_descendants(&mut entry, target);
+                self.add_descendants(&mut entry, target, inside);
             }
             // History may have been recorded while leaving: these are the states really entered.
-            let Some(inside) = transition.domain else { continue };
             for target in effective_targets(self.chart, &self.configuration, &definition.targets) {
                 self.add_ancestors(&mut entry, target, inside);
             }
             if matches!(self.chart.state(inside).kind, StateKind::Parallel) {
                 // It stayed active while all its regions were left.
-                self.add_regions(&mut entry, inside);
+                self.add_regions(&mut entry, inside, inside);
             }
         }
         entry
     }
 
-    fn add_descendants(&self, entry: &mut EntrySet, state: StateIx) {
+    /// `inside` is the transition's domain: it and what is above it stay active, so they are not entered. A history whose
+    /// parent is one of those would bring them in otherwise.
+    fn add_descendants(&self, entry: &mut EntrySet, state: StateIx, inside: StateIx) {
         let definition = self.chart.state(state);
         match &definition.kind {
             StateKind::History { default, .. } => {
@@ -229,17 +231,18 @@ impl<'a> Machine<'a> {
                 }
                 let targets = recorded.unwrap_or(default);
                 for &target in targets {
-                    self.add_descendants(entry, target);
+                    self.add_descendants(entry, target, inside);
                 }
+                let top = if self.chart.is_descendant(inside, parent) { inside } else { parent };
                 for &target in targets {
-                    self.add_ancestors(entry, target, parent);
+                    self.add_ancestors(entry, target, top);
                 }
             }
             StateKind::Compound { initial, .. } => {
                 entry.states.insert(state);
                 entry.by_default.insert(state);
                 for &target in initial {
-                    self.add_descendants(entry, target);
+                    self.add_descendants(entry, target, state);
                 }
                 for target in effective_targets(self.chart, &self.configuration, initial) {
                     self.add_ancestors(entry, target, state);
@@ -247,7 +250,7 @@ impl<'a> Machine<'a> {
             }
             StateKind::Parallel => {
                 entry.states.insert(state);
-                self.add_regions(entry, state);
+                self.add_regions(entry, state, inside);
             }
             StateKind::Atomic | StateKind::Final { .. } => {
                 entry.states.insert(state);
@@ -259,16 +262,16 @@ impl<'a> Machine<'a> {
         for ancestor in self.chart.ancestors(state).take_while(|&ancestor| ancestor != inside) {
             entry.states.insert(ancestor);
             if matches!(self.chart.state(ancestor).kind, StateKind::Parallel) {
-                self.add_regions(entry, ancestor);
+                self.add_regions(entry, ancestor, inside);
             }
         }
     }
 
     /// Every region of a parallel state in which nothing is entered yet.
-    fn add_regions(&self, entry: &mut EntrySet, parallel: StateIx) {
+    fn add_regions(&self, entry: &mut EntrySet, parallel: StateIx, inside: StateIx) {
         for region in self.chart.regions(parallel) {
             if entry.states.range(region..=self.chart.state(region).last).next().is_none() {
-                self.add_descendants(entry, region);
+                self.add_descendants(entry, region, inside);
             }
         }
     }

@@ -149,6 +149,33 @@ fn history_shallow_and_deep() {
     assert_eq!(drive.value(), json!({"work": {"a": "two"}}));
 }
 
+/// The history of a state that stays active: only what was left is entered, whatever stands between.
+#[test]
+fn a_history_above_the_domain_enters_nothing_twice() {
+    let inner = |kind: fn(&str, Vec<Draft>) -> Draft| {
+        let leaf =
+            kind("in", vec![state("leaf", vec![]).on("back", "work.deep"), history("own", true, "work.in.leaf")]);
+        let work = state("work", vec![leaf, history("deep", true, "work.in")]).on("again", "work.in");
+        chart(
+            vec![state("top", vec![]).on("go", "work"), work.on("leave", "top")]
+                .into_iter()
+                .map(|s| {
+                    let key = s.key().to_owned();
+                    s.traced(&key)
+                })
+                .collect(),
+        )
+    };
+    for kind in [state as fn(&str, Vec<Draft>) -> Draft, parallel] {
+        let mut drive = Drive::new(inner(kind), json!({}));
+        for event in ["go", "leave", "go"] {
+            drive.send(event);
+        }
+        assert!(drive.send("back"));
+        assert_eq!(drive.said(), [json!("-work.in.leaf"), json!("+work.in.leaf")]);
+    }
+}
+
 #[test]
 fn sets_see_the_context_before_and_raised_events_run_in_the_macrostep() {
     let chart = chart(vec![

@@ -27,6 +27,10 @@ impl Check {
         if let Some(missing) = self.files.iter().find(|file| !file.exists()) {
             return Err(Failure::new(Exit::NotFound, format!("there is no file {}", missing.display())));
         }
+        if let Some(odd) = self.files.iter().find(|file| !file.is_file()) {
+            // A pipe would be waited for, and read once only; a workflow is read again with what it runs.
+            return Err(Failure::usage(format!("{} is no regular file", odd.display())));
+        }
         let report = check_files(&self.files);
         let found = &report.diagnostics;
         if global.json {

@@ -26,6 +26,8 @@ pub enum Exit {
     Deadline = 124,
     /// Interrupted.
     Interrupted = 130,
+    /// Nobody reads the results any more: what a program ended by SIGPIPE has.
+    ClosedPipe = 141,
 }
 
 impl From<Exit> for ExitCode {
@@ -94,6 +96,7 @@ impl From<HostError> for Failure {
     fn from(error: HostError) -> Self {
         match error {
             HostError::Store(error) => error.into(),
+            HostError::KeyTaken(message) => Self::failed(message),
             HostError::NotFound(message) => Self::new(Exit::NotFound, message),
             other => Self::failed(other.to_string()),
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 const REJOIN: Duration = Duration::from_millis(500);
 /// How often the live line is drawn and a run that said something is asked where it stands.
 const TICK: Duration = Duration::from_millis(100);
-/// How long the last words of an ended run are waited for.
+/// How long the last words of a run that rests are waited for.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Longest text shown of one value.
 const VALUE_MAX_CHARS: usize = 200;
@@ -63,6 +63,11 @@ impl Progress {
             drawn: false,
             tail: None,
         }
+    }
+
+    /// Onto stderr, for whoever heard everything up to the save `rev`.
+    pub fn after(rev: u64) -> Self {
+        Self { last_id: Some(format!("{rev}.{}", u32::MAX)), ..Self::new() }
     }
 
     /// Onto stdout: what happened is the result.
@@ -148,13 +153,22 @@ fn words(kind: &str, data: &Value) -> Option<String> {
         "placing" => format!("  a Workspace is being made ({})", text("sandbox")),
         "placed" => format!("  the Workspace is there after {} ms", data["afterMs"].as_u64().unwrap_or(0)),
         "admission" => format!("  {} works (admission {})", text("agent"), data["admission"]),
+        "pick" if data["answered"] == true => format!("  {} is answered", text("event")),
+        "pick" if data["outstanding"] == true => format!("  picked {} (waits for its answer)", text("event")),
         "pick" => format!("  picked {}{}", text("event"), if data["moved"] == true { "" } else { " (stays)" }),
         "retry" => format!("  again, attempt {}: {}", data["attempt"], clip(&text("reason"))),
         "fault" => format!("  {}: {}: {}", text("child"), text("event"), clip(&text("reason"))),
         "gate" => format!("  Gate {} is open", text("activation")),
         "emit" => format!("  said {}", clip(&data["event"].to_string())),
         "branch" if data["kept"] == true => format!("  the Workspace is kept: {}", text("message")),
-        "branch" => format!("  branch {} is saved in {}", text("branch"), text("repository")),
+        "branch" => {
+            let line = format!("  branch {} is saved in {}", text("branch"), text("repository"));
+            match super::status::left_out(data) {
+                Some(words) => format!("{line} ({words})"),
+                None => line,
+            }
+        }
+        "activity" => format!("  {}", clip(&text("text"))),
         _ => return None,
     })
 }
@@ -209,9 +223,12 @@ async fn follow_once(
         if ask {
             match at_rest(client, run, until).await? {
                 Ok(rest) => {
-                    if matches!(rest, Rest::Ended(_)) {
-                        hear_out(&mut feed, progress).await;
+                    let ended = matches!(rest, Rest::Ended(_));
+                    if !ended {
+                        // What it said before it came to rest may still be on its way: joined anew, the feed gives all of it.
+                        feed = client.feed(run, progress.last_id.as_deref()).await?;
                     }
+                    hear_out(&mut feed, progress, if ended { "closed" } else { "caught-up" }).await;
                     return Ok(Some(rest));
                 }
                 Err(soon) => ask = soon,
@@ -220,11 +237,11 @@ async fn follow_once(
     }
 }
 
-/// The run ended, but what it said last may still be on its way.
-async fn hear_out(feed: &mut super::client::Feed, progress: &mut Progress) {
+/// The run rests, but what it said last may still be on its way.
+async fn hear_out(feed: &mut super::client::Feed, progress: &mut Progress, last: &str) {
     let rest = async {
         while let Some(event) = feed.next().await {
-            if event.event == "closed" {
+            if event.event == last {
                 break;
             }
             progress.event(&event);

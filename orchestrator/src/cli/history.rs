@@ -15,6 +15,7 @@ const EXAMPLES: &str = "Examples:
 #[command(after_help = EXAMPLES)]
 pub struct History {
     /// The run: its id or a prefix of 4 characters or more.
+    #[arg(value_parser = super::run_prefix)]
     run: String,
     /// From this save on.
     #[arg(long, default_value_t = 0, value_name = "REV")]

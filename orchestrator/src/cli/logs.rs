@@ -20,6 +20,7 @@ const EXAMPLES: &str = "Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Logs {
     /// The run: its id or a prefix of 4 characters or more.
+    #[arg(value_parser = super::run_prefix)]
     run: String,
     /// Go on until the run ends; needs a server.
     #[arg(long, short)]

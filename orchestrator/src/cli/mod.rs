@@ -18,6 +18,7 @@ mod history;
 mod init;
 mod input;
 mod interrupt;
+mod isolation;
 mod logs;
 mod output;
 mod programs;
@@ -34,7 +35,8 @@ mod store;
 mod version;
 
 use clap::{Args, Parser, Subcommand};
-use exit::{Done, Failure};
+use exit::{Done, Exit, Failure};
+use jr2_shared::ids::{RUN_ID_LEN, RUN_PREFIX_MIN};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -49,7 +51,9 @@ const EXAMPLES: &str = "Examples:
   jr2 send 7qf3 --event approve          answer its Gate
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 a person's answer is needed, 4 the run ended in fault, 5 not found,
-75 another process owns the store, 124 deadline, 130 interrupted.";
+75 another process owns the store, 124 deadline, 130 interrupted, 141 nobody reads the results.
+
+Environment: JR2_SERVER is --server; JR2_TOKEN is the Instance token of a named server (else .jr2/token).";
 
 /// Runs agent workflows: state machines that a person can read before they run.
 #[derive(Parser)]
@@ -114,7 +118,9 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     crate::tls::install();
     start_log(matches!(cli.command, Command::Serve(_)));
-    let done = dispatch(cli);
+    let traces = start_traces(&cli.command);
+    let done = written(dispatch(cli));
+    drop(traces); // sends what was finished
     match done {
         Ok(exit) => exit.into(),
         Err(failure) => {
@@ -124,11 +130,34 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// A command that worked but whose results were lost did not work. Another exit code says more and stays.
+fn written(done: Done) -> Done {
+    match (&done, output::unwritten()) {
+        (Ok(Exit::Ok), Some(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Exit::ClosedPipe),
+        (Ok(_), Some(error)) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("the result could not be written to stdout: {error}")))
+        }
+        _ => done,
+    }
+}
+
 fn start_log(serving: bool) {
     let usual = if serving { "info" } else { "error" };
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+}
+
+/// Commands that may run runs of their own say what they did to a collector, where one is named.
+fn start_traces(command: &Command) -> jr2_telemetry::Traces {
+    if !matches!(command, Command::Serve(_) | Command::Run(_) | Command::Send(_) | Command::Try(_)) {
+        return jr2_telemetry::Traces::default();
+    }
+    crate::tls::install();
+    jr2_telemetry::start("jr2-orchestrator", env!("CARGO_PKG_VERSION")).unwrap_or_else(|error| {
+        output::say(&format!("{error}; nothing is traced"));
+        jr2_telemetry::Traces::default()
+    })
 }
 
 fn dispatch(cli: Cli) -> Done {
@@ -153,6 +182,16 @@ fn dispatch(cli: Cli) -> Done {
         Command::Explain(it) => it.run(&global),
         Command::Completions(it) => Ok(it.run::<Cli>()),
         Command::Version(_) => Ok(version::Version::run(&global)),
+    }
+}
+
+/// A run as a person names it: 4 to 26 characters of an id.
+fn run_prefix(text: &str) -> Result<String, String> {
+    let known = text.bytes().all(|b| b.is_ascii_lowercase() || (b'2'..=b'7').contains(&b));
+    match text.len() {
+        0..RUN_PREFIX_MIN => Err(format!("too short: a run is named by {RUN_PREFIX_MIN} characters or more")),
+        RUN_PREFIX_MIN..=RUN_ID_LEN if known => Ok(text.to_owned()),
+        _ => Err(format!("no run id: it has {RUN_ID_LEN} characters at most, `a` to `z` and `2` to `7`")),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
+use std::sync::OnceLock;
 
 /// Is there a person at a terminal who sees stderr and can type?
 pub fn interactive() -> bool {
@@ -27,10 +28,26 @@ pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", line.trim_end());
 }
 
-/// Data, with a line end.
+/// Why data could not be written, the first time.
+static UNWRITTEN: OnceLock<std::io::Error> = OnceLock::new();
+
+/// Data, with a line end. What could not be written is told by [`unwritten`] at the end of the command.
 pub fn data(text: &str) {
-    // A closed pipe (`jr2 runs | head`) is no failure.
-    let _ = writeln!(std::io::stdout().lock(), "{}", text.trim_end());
+    raw(format!("{}\n", text.trim_end()).as_bytes());
+}
+
+/// Data as it is.
+pub fn raw(bytes: &[u8]) {
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
+        // The first failure is the reason; later ones follow from it.
+        let _ = UNWRITTEN.set(error);
+    }
+}
+
+/// Results were lost: stdout did not take them.
+pub fn unwritten() -> Option<&'static std::io::Error> {
+    UNWRITTEN.get()
 }
 
 /// Data as JSON for programs.

@@ -56,7 +56,10 @@ impl Reach {
     /// Lets go: an own Orchestrator stops, its runs stay as they are saved.
     pub async fn close(self) {
         if let Some(own) = self.own {
+            let provider = own.orchestrator.provider.clone();
             own.orchestrator.stop().await;
+            // Nobody speaks to it any more; the next Orchestrator starts one when it needs it.
+            provider.end_instance_harness().await;
         }
     }
 }

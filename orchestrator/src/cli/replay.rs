@@ -14,6 +14,7 @@ const EXAMPLES: &str = "Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Replay {
     /// The run: its id or a prefix of 4 characters or more.
+    #[arg(value_parser = super::run_prefix)]
     run: String,
 }
 

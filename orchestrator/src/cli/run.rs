@@ -174,7 +174,11 @@ fn program(catalog: &Catalog, root: &str, sizes: &crate::serve::Sizes, bindings:
 
 /// Follows a run to its end, answering Gates at the terminal; otherwise leaves it parked.
 pub async fn drive(reach: &Reach, global: &Global, run: &str, until: Until) -> Done {
-    let mut progress = Progress::new();
+    drive_from(reach, global, run, until, Progress::new()).await
+}
+
+/// The same from a place of its feed on.
+pub async fn drive_from(reach: &Reach, global: &Global, run: &str, until: Until, mut progress: Progress) -> Done {
     for _ in 0..ASK_MAX {
         match follow(&reach.client, run, &mut progress, until).await? {
             Rest::Ended(status) => return finish(reach, global, run, status).await,

@@ -1,10 +1,10 @@
 //! `jr2 send`: answers a Gate, or sends an outside event.
 
 use super::exit::{Done, Exit, Failure};
-use super::follow::Until;
+use super::follow::{Progress, Until};
 use super::interrupt::Interrupts;
 use super::reach::Reach;
-use super::run::{drive, limited};
+use super::run::{drive_from, limited};
 use super::{Global, input, output};
 use clap::Args;
 use serde_json::Value;
@@ -22,6 +22,7 @@ Without a server it opens the store, goes on with the run to its next wait, and 
 #[command(after_help = EXAMPLES)]
 pub struct Send {
     /// The run: its id or a prefix of 4 characters or more.
+    #[arg(value_parser = super::run_prefix)]
     run: String,
     /// The event.
     #[arg(long, short)]
@@ -49,6 +50,8 @@ pub struct Send {
 impl Send {
     /// Runs the command.
     pub async fn run(self, global: &Global) -> Done {
+        // What is wrong with the command line is said before any run is looked for.
+        input::object(&self.texts(), None, &|_| None)?;
         let mut interrupts = Interrupts::listen()?;
         let reach = Reach::open(global).await?;
         let done = tokio::select! {
@@ -65,8 +68,7 @@ impl Send {
         let run = status["runId"].as_str().unwrap_or(&self.run).to_owned();
         let gate = self.gate_of(&status)?;
         let schema = gate.as_ref().and_then(|g| payload_schema(g, &self.event));
-        let texts: Vec<String> = self.payload.iter().chain(&self.field).cloned().collect();
-        let mut body = input::object(&texts, None, &|name| input::property(schema.as_ref(), name))?;
+        let mut body = input::object(&self.texts(), None, &|name| input::property(schema.as_ref(), name))?;
         body["type"] = Value::String(self.event.clone());
         let key = self.key.as_deref();
         let answer = match &gate {
@@ -78,12 +80,18 @@ impl Send {
         };
         output::say(&format!("run {run} took {}", self.event));
         if reach.own().is_some() {
-            return drive(reach, global, &run, Until::Wait).await;
+            // What it said before was shown when it was said.
+            let heard = status["rev"].as_u64().unwrap_or(0);
+            return drive_from(reach, global, &run, Until::Wait, Progress::after(heard)).await;
         }
         if global.json {
             output::json(&answer);
         }
         Ok(Exit::Ok)
+    }
+
+    fn texts(&self) -> Vec<String> {
+        self.payload.iter().chain(&self.field).cloned().collect()
     }
 
     /// The Gate that is meant: the named one, or the only open one that takes the event.

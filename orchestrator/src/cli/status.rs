@@ -2,7 +2,8 @@
 
 use super::exit::{Done, Exit, Failure};
 use super::reach::{no_run, read_store, server};
-use super::{Global, gate, output};
+use super::{Global, gate, isolation, output};
+use crate::workspace::SavedBranch;
 use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -16,13 +17,17 @@ const EXAMPLES: &str = "Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Status {
     /// The run: its id or a prefix of 4 characters or more.
+    #[arg(value_parser = super::run_prefix)]
     run: String,
 }
 
 impl Status {
     /// Runs the command.
     pub async fn run(self, global: &Global) -> Done {
-        let status = of(global, &self.run).await?;
+        let mut status = of(global, &self.run).await?;
+        if let Some(client) = server(global).await? {
+            isolation::add(&client, &mut status).await;
+        }
         if global.json {
             output::json(&status);
         } else {
@@ -39,6 +44,11 @@ pub async fn of(global: &Global, prefix: &str) -> Result<Value, Failure> {
         None => read_store(global, |stored| Ok(json!(stored.status(&stored.resolve(prefix)?)?)))?
             .ok_or_else(|| no_run(prefix)),
     }
+}
+
+/// What is not in a saved branch, for people.
+pub fn left_out(branch: &Value) -> Option<String> {
+    serde_json::from_value::<SavedBranch>(branch.clone()).ok()?.left_out_words()
 }
 
 /// A status for people.
@@ -78,6 +88,15 @@ pub fn words(status: &Value, options: &str) -> String {
             field("repository"),
             field("commit")
         );
+        if let Some(words) = left_out(branch) {
+            let _ = write!(out, "\n    {words}");
+        }
+    }
+    for line in isolation::lines(status) {
+        let _ = write!(out, "\n  {line}");
+    }
+    for kept in status["keptWorkspaces"].as_array().into_iter().flatten() {
+        let _ = write!(out, "\n  a Workspace is kept: {}", kept.as_str().unwrap_or_default());
     }
     out
 }

@@ -17,11 +17,28 @@ pub const CONFIG_FILE: &str = "jr2.yaml";
 /// Longest path, address or URL in bytes.
 const TEXT_MAX_BYTES: usize = 4 << 10;
 /// Rows of the Harness's quirk table.
-const QUIRKS: &[&str] = &["openai", "vllm", "llama.cpp", "ollama", "mlx", "litellm", "generic"];
+const QUIRKS: &[&str] = &[
+    "openai",
+    "vllm",
+    "llama.cpp",
+    "ollama",
+    "mlx",
+    "litellm",
+    "generic",
+    "openai+reasoning",
+    "vllm+reasoning",
+    "llama.cpp+reasoning",
+    "ollama+reasoning",
+    "mlx+reasoning",
+    "litellm+reasoning",
+    "generic+reasoning",
+];
 /// What an acknowledged save survives.
 const DURABILITIES: &[&str] = &["power", "process"];
 /// Largest number of tokens that may be written: far above any model.
 const TOKENS_MAX: u64 = 100_000_000;
+/// Longest silence that may be waited for: an answer as a whole ends after an hour.
+const IDLE_MAX_SECS: u64 = 3_600;
 
 const fn key(name: &'static str, shape: Shape, about: &'static str) -> Key {
     Key { name, about, shape, required: false }
@@ -67,6 +84,7 @@ static PROVIDER: Table = Table {
         key("key", Shape::Object(&KEY), "Where its key is. Without it none is sent."),
         key("contextWindow", Shape::Count(1, TOKENS_MAX), "Tokens of its context window."),
         key("maxTokens", Shape::Count(1, TOKENS_MAX), "Most tokens of one answer."),
+        key("idleSeconds", Shape::Count(1, IDLE_MAX_SECS), "Longest silence of a stream. Default: 300."),
     ],
     rest: None,
 };
@@ -147,6 +165,7 @@ fn provider_of(id: &str, node: &Node, problems: &mut Problems) -> Option<Provide
     let mut binding = provider(id, url, quirk, key);
     binding.provider.context_window = count("contextWindow");
     binding.provider.max_tokens = count("maxTokens");
+    binding.provider.idle_seconds = count("idleSeconds");
     Some(binding)
 }
 

@@ -114,6 +114,7 @@ pub fn provider(id: &str, base_url: &str, quirk: &str, key: ProviderKey) -> Prov
         stand_in: None,
         context_window: None,
         max_tokens: None,
+        idle_seconds: None,
     };
     ProviderBinding { provider, key }
 }
@@ -134,7 +135,7 @@ mod tests {
         let settings = load(
             "listen: 127.0.0.1:4100\nworkflows: flows\nstore: { dir: /var/lib/x, durability: process, diskMax: 1Gi }\n\
              size: { memory: 1Gi, cpu: 2 }\nproviders:\n  local: { baseUrl: 'http://127.0.0.1:1/v1/', quirk: llama.cpp, \
-             key: { env: KEY }, contextWindow: 8192, maxTokens: 512 }\n",
+             key: { env: KEY }, contextWindow: 8192, maxTokens: 512, idleSeconds: 900 }\n",
             &[],
         )
         .unwrap();

@@ -6,6 +6,7 @@ use super::{HarnessClient, conversation_path};
 use bytes::Bytes;
 use jr2_shared::harness::{AbortAnswer, AbortRequest, Freed, LiveSet};
 use jr2_shared::ids::Iid;
+use jr2_shared::isolation::Isolation;
 use reqwest::Method;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -15,6 +16,9 @@ use tokio::time::Instant;
 /// Longest short answer in bytes: a few fields or an error text.
 const ANSWER_MAX_BYTES: usize = 64 << 10;
 
+/// Most admissions an abort's answer names: one Turn has fewer.
+const UNPROMPTED_MAX: usize = 64;
+
 /// How an abort ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AbortEnd {
@@ -22,6 +26,8 @@ pub enum AbortEnd {
     Answered {
         /// Whether anything ended.
         aborted: bool,
+        /// Admissions that it ended and no model was asked with (decision 32), at most 64.
+        unprompted: Vec<String>,
     },
     /// Answered with an error that asking again does not change.
     Refused {
@@ -72,9 +78,14 @@ impl HarnessClient {
             let request = Request { body: Some(body.clone()), ..self.short(Method::POST, &path) };
             match self.call(request).await {
                 Ok(answer) if answer.status < 500 => match answer.json::<AbortAnswer>() {
-                    Ok(AbortAnswer { aborted }) => return AbortEnd::Answered { aborted },
+                    Ok(AbortAnswer { aborted, mut unprompted }) => {
+                        unprompted.truncate(UNPROMPTED_MAX);
+                        return AbortEnd::Answered { aborted, unprompted };
+                    }
                     // An unknown conversation has nothing to abort.
-                    Err(CallError::Status { status: 404, .. }) => return AbortEnd::Answered { aborted: false },
+                    Err(CallError::Status { status: 404, .. }) => {
+                        return AbortEnd::Answered { aborted: false, unprompted: Vec::new() };
+                    }
                     Err(CallError::Status { status, error }) => return AbortEnd::Refused { status, error },
                     Err(trouble) => tracing::debug!(%trouble, conversation = %iid, "an abort is asked again"),
                 },
@@ -102,6 +113,11 @@ impl HarnessClient {
             return Ok(());
         }
         Err(CallError::Status { status: answer.status, error: answer.error() })
+    }
+
+    /// What stands between the Agent's commands and the machine. One attempt.
+    pub async fn isolation(&self) -> Result<Isolation, CallError> {
+        self.call(self.short(Method::GET, "/isolation")).await?.json()
     }
 
     /// Prints the run's story in the Harness's log (spec 12.3). One attempt; answers how many were printed.

@@ -190,6 +190,9 @@ impl HarnessClient {
             .request(request.method, format!("{base}{}", request.path))
             .bearer_auth(&endpoint.token)
             .header(HEADER_OWNER_EPOCH, self.owner_epoch);
+        if let Some(trace) = &self.trace {
+            sending = sending.header(jr2_telemetry::context::HEADER, trace.to_string());
+        }
         if let Some(body) = request.body {
             sending = sending.header(reqwest::header::CONTENT_TYPE, "application/json").body(body);
         }

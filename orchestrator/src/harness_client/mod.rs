@@ -7,6 +7,7 @@ mod admit;
 mod ask;
 mod connection;
 mod ladder;
+mod memory_kills;
 mod wait;
 
 #[cfg(test)]
@@ -16,10 +17,12 @@ pub use admit::AdmitOutcome;
 pub use ask::AbortEnd;
 pub use connection::{CallError, Connections};
 pub use ladder::Ladder;
+pub use memory_kills::stream_kill;
 pub use wait::WaitEnd;
 
 use crate::workspace::HarnessEndpoint;
 use jr2_shared::ids::Iid;
+use jr2_telemetry::context::TraceParent;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -55,6 +58,8 @@ pub struct Timing {
     pub send_window: Duration,
     /// How long "held?" is asked (spec P-40).
     pub held_window: Duration,
+    /// How long a read of the memory-kill list may take in all (spec N-42).
+    pub kills_window: Duration,
     /// Longest single attempt of anything but a long poll (spec P-10).
     pub attempt: Duration,
     /// Longest single long poll: the Harness's 25 s and slack for a loaded machine (spec 6.2).
@@ -68,6 +73,7 @@ impl Default for Timing {
             backoff_max: Duration::from_secs(5),
             send_window: Duration::from_secs(90),
             held_window: Duration::from_secs(30),
+            kills_window: Duration::from_secs(5),
             attempt: Duration::from_secs(10),
             long_poll: Duration::from_secs(jr2_shared::harness::LONG_POLL_SECS + 20),
         }
@@ -81,12 +87,20 @@ pub struct HarnessClient {
     connections: Connections,
     owner_epoch: u64,
     timing: Timing,
+    /// What the Harness's spans are part of.
+    trace: Option<TraceParent>,
 }
 
 impl HarnessClient {
     /// A client that asks `dial` where to go and says `owner_epoch` on every request (decision 4).
     pub fn new(dial: impl Dial, connections: Connections, owner_epoch: u64) -> Self {
-        Self { dial: Arc::new(dial), connections, owner_epoch, timing: Timing::default() }
+        Self { dial: Arc::new(dial), connections, owner_epoch, timing: Timing::default(), trace: None }
+    }
+
+    /// The same client, whose requests say which Turn they are part of (W3C trace context).
+    pub fn within(mut self, trace: TraceParent) -> Self {
+        self.trace = Some(trace);
+        self
     }
 
     /// The same client with other times.

@@ -1,5 +1,7 @@
 //! The client against small fakes over real sockets: slow peers, cut connections, wrong answers.
 
+mod kills;
+
 use super::*;
 use crate::turn::Watch;
 use axum::Router;
@@ -104,6 +106,7 @@ impl Fake {
 /// Short pauses, and windows that a loaded machine does not run out of.
 fn quick() -> Timing {
     Timing {
+        kills_window: Duration::from_millis(500),
         backoff_first: Duration::from_millis(4),
         backoff_max: Duration::from_millis(20),
         send_window: Duration::from_secs(15),
@@ -164,6 +167,7 @@ fn admission() -> AdmitRequest {
         model: None,
         thinking_level: None,
         notices: Vec::new(),
+        receipt: None,
         kept: false,
         admission_id: Some("r/root/coder/0a#1".into()),
     }
@@ -343,7 +347,7 @@ async fn p_20_a_wait_goes_on_through_every_trouble_at_the_same_offset() {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(*observed.lock().unwrap(), 2, "readable events only");
+    assert_eq!(*observed.lock().unwrap(), 4, "every event, also one of a later kind: the reader of kills judges");
     let targets: Vec<String> = fake.seen().into_iter().map(|one| one.target).collect();
     assert_eq!(targets[0], "/agents/coder/r%2Froot%2Fcoder%2F0a?offset=0%3A0&view=updates&live=long-poll");
     assert!(targets[1..].iter().all(|target| target.contains("offset=1%3A0")), "{targets:?}");
@@ -426,14 +430,15 @@ async fn d_33_an_abort_is_asked_until_it_is_answered() {
     })
     .await;
     let end = soon(fake.client().abort("coder", &iid(), "r/root/coder/0a#2")).await;
-    assert_eq!(end, AbortEnd::Answered { aborted: true });
+    assert_eq!(end, AbortEnd::Answered { aborted: true, unprompted: Vec::new() });
     let seen = fake.seen();
     assert_eq!(seen.len(), 5);
     assert_eq!(seen[4].target, "/agents/coder/r%2Froot%2Fcoder%2F0a/abort");
     assert_eq!(serde_json::from_slice::<Value>(&seen[4].body).unwrap(), json!({"upTo": "r/root/coder/0a#2"}));
-    for (status, expected) in
-        [(404, AbortEnd::Answered { aborted: false }), (401, AbortEnd::Refused { status: 401, error: "no".into() })]
-    {
+    for (status, expected) in [
+        (404, AbortEnd::Answered { aborted: false, unprompted: Vec::new() }),
+        (401, AbortEnd::Refused { status: 401, error: "no".into() }),
+    ] {
         let fake = Fake::tcp(move |_, _| now(status, json!({"error": "no"}))).await;
         assert_eq!(soon(fake.client().abort("coder", &iid(), "x#1")).await, expected);
     }
@@ -445,12 +450,15 @@ async fn the_short_calls_read_their_answers() {
         ("PUT", "/agents") => now(200, json!({"freed": 3})),
         ("GET", "/healthz") => Reply::Now(StatusCode::NO_CONTENT.into_response()),
         ("POST", "/echo") => now(200, json!({"printed": 2})),
+        ("GET", "/isolation") => now(200, json!({"landlock": 7, "systemCalls": true})),
         _ => now(404, json!({"error": "unknown"})),
     })
     .await;
     let client = fake.client();
     assert_eq!(client.put_live_set(&LiveSet::default()).await.unwrap().freed, 3);
     client.healthz().await.unwrap();
+    let isolation = client.isolation().await.unwrap();
+    assert_eq!((isolation.landlock, isolation.system_calls, isolation.root), (7, true, false));
     assert_eq!(client.echo(&[json!({}), json!({})]).await.unwrap(), 2);
 
     let (url, peer) = raw(b"this is not http\r\n\r\n").await;

@@ -4,7 +4,7 @@ use super::connection::{Answer, CallError, Request};
 use super::ladder::Ladder;
 use super::{HarnessClient, conversation_path, segment};
 use crate::turn::{TurnInput, Watch};
-use jr2_shared::harness::{Outcome, Settlement, SettlementError, StreamEvent, error_type};
+use jr2_shared::harness::{Outcome, Settlement, SettlementError, error_type};
 use reqwest::Method;
 use serde_json::Value;
 use std::time::Duration;
@@ -45,13 +45,13 @@ impl WaitEnd {
 
 impl HarnessClient {
     /// Reads the stream from the watch's offset until its Submission has settled, for ever. Any trouble asks again at
-    /// the same offset. `observe` gets every readable event on the way, also those before the settlement of another
+    /// the same offset. `observe` gets every event on the way, also those before the settlement of another
     /// Submission; it may get one twice when an answer carries no offset.
     pub async fn wait_settlement(
         &self,
         agent: &str,
         watch: &Watch,
-        observe: &(dyn Fn(&StreamEvent) + Send + Sync),
+        observe: &(dyn Fn(&Value) + Send + Sync),
     ) -> WaitEnd {
         let stream = stream_path(&watch.stream_url).unwrap_or_else(|| conversation_path(agent, &watch.iid));
         let mut offset = watch.offset.clone();
@@ -70,9 +70,7 @@ impl HarnessClient {
                 Ok(Page::End(end)) => return end,
                 Ok(Page::Events { events, next_offset }) => {
                     for event in &events {
-                        if let Ok(event) = serde_json::from_value::<StreamEvent>(event.clone()) {
-                            observe(&event);
-                        }
+                        observe(event);
                         if let Some(settlement) = settlement_of(event, &watch.submission_id) {
                             return WaitEnd::Settled(settlement);
                         }

@@ -1,18 +1,20 @@
 //! The run host: every run of this process, restored before anybody is answered.
 
-use super::clock::{Clock, random};
+use super::birth::new_row;
+use super::clock::Clock;
 use super::core::{Input, Reply};
-use super::feed::{FeedBatch, FeedEntry, FeedId};
+use super::feed::{FeedEntry, FeedId, Heard, watcher};
 use super::history::HistoryEntry;
 use super::shared::{Entry, Shared, lock};
 use super::sweep::SWEEP_EVERY;
 use super::task::{Birth, Message, RunTask, drifted};
 use super::view::{RunStatus, RunSummary, run_status, summary};
-use super::{Actor, ROW_FORMAT, Row, SEMANTICS, Status, StoredAnswer};
+use super::{ROW_FORMAT, Row, SEMANTICS, Status, StoredAnswer};
 use crate::harness_client::Connections;
 use crate::store::{RunStore, StoreError};
 use crate::workflow::{Program, Workflow};
 use crate::workspace::{SandboxEvent, SandboxProvider};
+use jr2_shared::crash::{self, Point};
 use jr2_shared::ids::{RUN_PREFIX_MIN, RunId};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -24,8 +26,6 @@ use tokio::sync::{mpsc, oneshot};
 const RESOLVE_MAX: usize = 10;
 /// Characters of an unknown prefix that are said back: more than a run id has.
 const PREFIX_SHOWN_MAX_CHARS: usize = 64;
-/// Feed batches a watcher may lag behind before it is cut; it re-joins with its last id.
-const WATCHER_LAG_MAX: usize = 1_024;
 
 /// What the host needs.
 pub struct HostOptions {
@@ -72,6 +72,9 @@ pub enum HostError {
         /// Each problem.
         problems: Vec<String>,
     },
+    /// The key was used for another request.
+    #[error("{0}")]
+    KeyTaken(String),
     /// The prefix names several runs.
     #[error("{prefix} names several runs: {}", .hits.join(", "))]
     Ambiguous {
@@ -103,7 +106,7 @@ pub struct Feed {
     /// Entries after the asked id, oldest first.
     pub backlog: Vec<(FeedId, FeedEntry)>,
     /// Batches from here on; ones the backlog already covers must be skipped by id.
-    pub live: mpsc::Receiver<Arc<FeedBatch>>,
+    pub live: Heard,
 }
 
 /// Every run of this process. Cheap to clone.
@@ -133,7 +136,7 @@ impl Host {
             runs: RwLock::default(),
             workflow_watchers: Mutex::default(),
             sandboxes: Mutex::default(),
-            last_ends: Mutex::default(),
+            kill_reads: Mutex::default(),
             programs: RwLock::new(options.programs),
             pinned: Mutex::default(),
             starting: tokio::sync::Mutex::default(),
@@ -181,7 +184,7 @@ impl Host {
                     row.status = Status::Lost;
                     report.lost.push(name);
                 }
-                self.enlist(run, bare_summary(&row), None);
+                self.enlist(run, bare_summary(&row), None, true);
                 return;
             }
         };
@@ -190,18 +193,19 @@ impl Host {
                 Status::Drifted => report.drifted.push(name),
                 _ => report.ended += 1,
             }
-            self.enlist(run, summary(&program, &row), None);
+            self.enlist(run, summary(&program, &row), None, true);
             return;
         }
         let (tx, rx) = mpsc::unbounded_channel();
-        self.enlist(run, summary(&program, &row), Some(tx));
+        self.enlist(run, summary(&program, &row), Some(tx), true);
         report.reattached.push(name);
         tokio::spawn(RunTask::new(self.shared.clone(), program, row, rx, None).run(true));
     }
 
-    fn enlist(&self, run: RunId, summary: RunSummary, inbox: Option<mpsc::UnboundedSender<Box<Message>>>) {
+    /// `born`: its first save is durable.
+    fn enlist(&self, run: RunId, summary: RunSummary, inbox: Option<mpsc::UnboundedSender<Box<Message>>>, born: bool) {
         let mut runs = self.shared.runs.write().unwrap_or_else(PoisonError::into_inner);
-        runs.insert(run, Entry { summary, inbox, watchers: Vec::new() });
+        runs.insert(run, Entry { summary, born, inbox, watchers: Vec::new() });
     }
 
     fn spawn_events(&self, mut events: mpsc::UnboundedReceiver<SandboxEvent>) {
@@ -211,7 +215,12 @@ impl Host {
                 match event {
                     SandboxEvent::HarnessRestarted { name, last_end } => {
                         tracing::warn!(sandbox = %name, reason = %last_end.reason, "a Harness was restarted");
-                        lock(&shared.last_ends).insert(name, last_end);
+                    }
+                    SandboxEvent::Model { name, provider, cause } => {
+                        let run = lock(&shared.sandboxes).get(&name).cloned();
+                        if let Some(run) = run {
+                            shared.say(&run, model_activity(&provider, cause.as_deref()));
+                        }
                     }
                     SandboxEvent::Lost { name, reason, message } => {
                         let run = lock(&shared.sandboxes).get(&name).cloned();
@@ -274,7 +283,7 @@ impl Host {
         })?;
         let one_at_a_time = self.shared.starting.lock().await;
         if let Some(run) = key.map(|k| self.shared.store.start_key(k)).transpose()?.flatten() {
-            return Ok(run);
+            return self.same_start(run, &root.name, &input);
         }
         let row = new_row(&program, &root.name, input, self.shared.clock.now_ms());
         let run = row.id.clone();
@@ -287,7 +296,7 @@ impl Host {
         let start_keys = key.map(|k| (k.to_owned(), run.clone())).into_iter().collect();
         let birth = Some(Box::new(Birth { texts, start_keys }));
         let (tx, rx) = mpsc::unbounded_channel();
-        self.enlist(run.clone(), summary(&program, &row), Some(tx.clone()));
+        self.enlist(run.clone(), summary(&program, &row), Some(tx.clone()), false);
         tokio::spawn(RunTask::new(self.shared.clone(), program, row, rx, birth).run(false));
         let (reply, answered) = oneshot::channel();
         tx.send(Box::new(Message::Apply(Input::Start, Some(reply)))).map_err(|_| HostError::Stopping)?;
@@ -299,13 +308,35 @@ impl Host {
             self.shared.runs.write().unwrap_or_else(PoisonError::into_inner).remove(&run);
             return Err(HostError::Full(error));
         }
+        crash::point(Point::RunStarted);
         Ok(run)
+    }
+
+    /// A key that is known names one request: another workflow or input under it is no repeat (decision 35). The text may
+    /// have been deployed anew in between.
+    fn same_start(&self, run: RunId, workflow: &str, input: &Value) -> Result<RunId, HostError> {
+        match self.row(&run) {
+            Ok(row) if row.workflow != workflow || row.root.input != *input => {
+                let what =
+                    if row.workflow == workflow { "another input".to_owned() } else { format!("`{}`", row.workflow) };
+                Err(HostError::KeyTaken(format!(
+                    "this Idempotency-Key started run {run} with {what}: a key names one request, take a new one"
+                )))
+            }
+            Ok(_) | Err(HostError::NotFound(_)) => Ok(run),
+            Err(error) => Err(error),
+        }
     }
 
     /// The run list, newest id order; of one workflow when named.
     pub fn list(&self, workflow: Option<&str>) -> Vec<RunSummary> {
         let runs = self.shared.runs.read().unwrap_or_else(PoisonError::into_inner);
-        runs.values().map(|e| &e.summary).filter(|s| workflow.is_none_or(|w| s.workflow == w)).cloned().collect()
+        runs.values()
+            .filter(|e| e.born)
+            .map(|e| &e.summary)
+            .filter(|s| workflow.is_none_or(|w| s.workflow == w))
+            .cloned()
+            .collect()
     }
 
     /// Runs whose id starts with `prefix`: at most ten, and whether there are more (spec 12.2).
@@ -315,6 +346,7 @@ impl Host {
         let mut hits: Vec<String> = runs
             .range(from..)
             .take_while(|(id, _)| id.as_str().starts_with(prefix))
+            .filter(|(_, entry)| entry.born)
             .take(RESOLVE_MAX + 1)
             .map(|(id, _)| id.as_str().to_owned())
             .collect();
@@ -401,6 +433,7 @@ impl Host {
                 super::core::apply(&program, &row, &input, super::core::Facts { now: 0, seed: 0 }).reply
             }
         };
+        crash::point(Point::RequestSaved);
         Ok(match reply {
             Reply::Http(answer) => answer,
             Reply::Refused { status, error, .. } => StoredAnswer { status, body: json!({ "error": error }) },
@@ -429,7 +462,7 @@ impl Host {
 
     /// A run's feed after `from` (decision 43): the watcher joins first, so nothing falls between.
     pub async fn subscribe(&self, run: &RunId, from: Option<FeedId>) -> Result<Feed, HostError> {
-        let (tx, live) = mpsc::channel(WATCHER_LAG_MAX);
+        let (tx, live) = watcher();
         {
             let mut runs = self.shared.runs.write().unwrap_or_else(PoisonError::into_inner);
             let entry = runs.get_mut(run).ok_or_else(|| HostError::NotFound(format!("no run \"{run}\"")))?;
@@ -451,8 +484,8 @@ impl Host {
     }
 
     /// All feeds of one workflow's runs.
-    pub fn subscribe_workflow(&self, workflow: &str) -> mpsc::Receiver<Arc<FeedBatch>> {
-        let (tx, live) = mpsc::channel(WATCHER_LAG_MAX);
+    pub fn subscribe_workflow(&self, workflow: &str) -> Heard {
+        let (tx, live) = watcher();
         let mut watchers = lock(&self.shared.workflow_watchers);
         watchers.retain(|(_, w)| !w.is_closed());
         watchers.push((workflow.to_owned(), tx));
@@ -520,6 +553,15 @@ impl Host {
     }
 }
 
+/// The word on a model that does not answer, or answers again.
+fn model_activity(provider: &str, cause: Option<&str>) -> Value {
+    let text = match cause {
+        Some(cause) => format!("the model provider `{provider}` does not answer ({cause}), trying again"),
+        None => format!("the model provider `{provider}` answers again"),
+    };
+    json!({ "text": text, "provider": provider, "cause": cause })
+}
+
 /// `{type, …payload}` → event and payload.
 pub(super) fn split_event(body: Value) -> Result<(String, Value), HostError> {
     let invalid = |message: &str| HostError::Invalid { message: message.to_owned(), problems: Vec::new() };
@@ -529,46 +571,6 @@ pub(super) fn split_event(body: Value) -> Result<(String, Value), HostError> {
     match fields.remove("type") {
         Some(Value::String(event)) => Ok((event, Value::Object(fields))),
         _ => Err(invalid("the body must have a `type` that is a string")),
-    }
-}
-
-pub(super) fn new_row(program: &Program, workflow: &str, input: Value, now: u64) -> Row {
-    let mut random_id = [0u8; 16];
-    random_id[..8].copy_from_slice(&random().to_le_bytes());
-    random_id[8..].copy_from_slice(&random().to_le_bytes());
-    Row {
-        v: ROW_FORMAT,
-        semantics: SEMANTICS,
-        id: RunId::from_random(random_id),
-        workflow: workflow.to_owned(),
-        program: program.hash.clone(),
-        first_program: None,
-        started: now,
-        clock: now,
-        ended: None,
-        status: Status::Live,
-        reason: None,
-        rev: 0,
-        next_serial: 1,
-        root: Actor {
-            workflow: workflow.to_owned(),
-            path: String::new(),
-            input,
-            workspace: None,
-            chart: None,
-            invoked: BTreeMap::new(),
-            timers: Vec::new(),
-            buffered: Vec::new(),
-        },
-        output: None,
-        epochs: BTreeMap::new(),
-        conversations: BTreeMap::new(),
-        aborts: Vec::new(),
-        deletes: Vec::new(),
-        kept: Vec::new(),
-        branches: Vec::new(),
-        queue: Default::default(),
-        answers: Default::default(),
     }
 }
 

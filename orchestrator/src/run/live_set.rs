@@ -4,6 +4,7 @@
 use super::host::Host;
 use super::{Actor, InvokedKind, Row};
 use crate::workflow::Program;
+use crate::workspace::INSTANCE_HARNESS;
 use jr2_shared::harness::{Access, LiveConversation, LiveSet};
 use jr2_shared::ids::RunId;
 use std::time::Duration;
@@ -22,8 +23,8 @@ impl Host {
         });
     }
 
-    /// Says it once, when any live run ever used a Menu-only Agent.
-    async fn say_live_set(&self) {
+    /// Says it once. An empty set is said too, so that the last conversations go, but no Harness is started to hear it.
+    pub(super) async fn say_live_set(&self) {
         let mut live = LiveSet::default();
         let mut complete = true;
         let visited = self.shared.store.visit_rows(&mut |_: RunId, bytes| {
@@ -41,7 +42,8 @@ impl Host {
             }
         });
         // An unread row may hold conversations: freeing on a guess would lose them.
-        if visited.is_err() || !complete || live.live.is_empty() {
+        let nobody_listens = || self.shared.provider.endpoint(INSTANCE_HARNESS).is_none();
+        if visited.is_err() || !complete || (live.live.is_empty() && nobody_listens()) {
             return;
         }
         match self.shared.client(None).put_live_set(&live).await {

@@ -2,9 +2,10 @@
 
 use super::core::Input;
 use crate::chart::{Configuration, StateIx};
-use crate::turn::{PendingAbort, Turn};
+use crate::turn::{Ledger, PendingAbort, Turn};
 use crate::workspace::{Provisioned, SandboxSpec, SavedBranch};
 use jr2_shared::ids::RunId;
+use jr2_shared::surface::PickReply;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
@@ -12,7 +13,9 @@ use std::collections::{BTreeMap, VecDeque};
 /// Version of the row's form; a row with a higher one is not restored.
 pub const ROW_FORMAT: u32 = 1;
 /// The engine's semantics number (decision 40): raised when a recorded run would step differently.
-pub const SEMANTICS: u32 = 1;
+///
+/// 2: a pick that asks is outstanding until its route ends.
+pub const SEMANTICS: u32 = 2;
 /// Largest row in bytes (decision 36).
 pub const ROW_MAX_BYTES: usize = 4 << 20;
 /// Answers kept by idempotency key (decision 35).
@@ -90,6 +93,12 @@ pub struct Row {
     /// Continued conversations that were admitted before: iid → the next admission's number (decision 31).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub conversations: BTreeMap<String, u64>,
+    /// Notices of every Agent of the run (spec N-1).
+    #[serde(default, skip_serializing_if = "Ledger::is_empty")]
+    pub ledger: Ledger,
+    /// Pending notices that went with the run's end or with their Sandbox (decision 11).
+    #[serde(default, skip_serializing_if = "is_zero_u64")]
+    pub dropped_notices: u64,
     /// Aborts not answered yet (decision 33).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aborts: Vec<RowAbort>,
@@ -102,6 +111,9 @@ pub struct Row {
     /// Where the Agent's work went (decision 47).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub branches: Vec<SavedBranch>,
+    /// Workspaces whose branches could not be saved: where each is kept, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_workspaces: Vec<String>,
     /// Work that follows from what was saved: taken one at a time, each with its own save.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub queue: VecDeque<Input>,
@@ -239,13 +251,50 @@ pub struct Invoked {
     /// When the next attempt starts; `None` = it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<u64>,
+    /// The route of its Turn's outstanding pick.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route: Option<Box<Route>>,
     /// What it is.
     pub kind: InvokedKind,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_zero_u64(n: &u64) -> bool {
+    *n == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
 fn is_zero(n: &u32) -> bool {
     *n == 0
+}
+
+/// An outstanding pick and what follows from it (spec P-31).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Route {
+    /// The pick.
+    pub pick_id: String,
+    /// Its delivery.
+    pub delivery_id: String,
+    /// Its event.
+    pub event: String,
+    /// The last reply since the pick (spec P-32).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_reply: Option<PickReply>,
+    /// Entries of invoking states that belong to it and still stand.
+    pub links: Vec<StateEntry>,
+    /// Entries of states with delays that belong to it and still stand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timers: Vec<StateEntry>,
+}
+
+/// One entry of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateEntry {
+    /// The state.
+    pub state: StateIx,
+    /// Its entry ordinal.
+    pub ordinal: u64,
 }
 
 /// What runs under an invocation.

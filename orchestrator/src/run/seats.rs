@@ -1,15 +1,20 @@
 //! What Agents ask of a run: their surface and their picks, each in its own scope (spec 7.2).
 
-use super::core::{Input, Reply, surface_refusal};
+use super::core::{Delivery, Input, Reply, surface_refusal};
 use super::host::{Host, HostError, split_event};
 use super::task::Message;
 use super::{Actor, InvokedKind, Row};
+use jr2_shared::crash::{self, Point};
 use jr2_shared::ids::RunId;
 use jr2_shared::repo::{parse_repo_url, repo_key};
 use jr2_shared::surface::{PickAnswer, Surface};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// How long a poll for an outstanding pick's answer is held (decision 13).
+const DELIVERY_WAIT: Duration = Duration::from_secs(25);
 
 impl Host {
     /// The Sandbox a token belongs to.
@@ -43,13 +48,19 @@ impl Host {
     }
 
     /// The surface of a conversation (spec P-2, P-3). `caller`: the Sandbox that asks; `None` = the instance token.
-    pub async fn surface(&self, iid: &str, caller: Option<&str>) -> Result<Surface, HostError> {
+    pub async fn surface(&self, iid: &str, caller: Option<&str>, first: bool) -> Result<Surface, HostError> {
         if self.is_stopping() {
             return Err(HostError::Stopping);
         }
         let (surface, sandbox) = self.registration(iid).await?;
         check_scope(iid, caller, sandbox.as_deref())?;
-        Ok(surface)
+        if !first {
+            return Ok(surface);
+        }
+        // Durable before the answer leaves: what was read is never taken for unread after a crash.
+        self.apply(&run_of(iid), Input::SurfaceRead { iid: iid.to_owned() }).await?;
+        crash::point(Point::SurfaceSaved);
+        Ok(self.registration(iid).await?.0)
     }
 
     async fn registration(&self, iid: &str) -> Result<(Surface, Option<String>), HostError> {
@@ -76,23 +87,50 @@ impl Host {
         let (event, payload) = split_event(body)?;
         let input = Input::Pick { iid: iid.to_owned(), pick, event, payload };
         match self.apply(&run_of(iid), input).await? {
-            Some(Reply::Pick(answer)) => Ok(Ok(answer)),
+            Some(Reply::Pick(answer)) => {
+                crash::point(Point::PickSaved);
+                Ok(Ok(answer))
+            }
             Some(Reply::Refused { status, error, allowed }) => Ok(Err(PickRefusal { status, error, allowed })),
             _ => Err(HostError::NotFound(surface_refusal(iid))),
         }
     }
 
-    /// The answer to an earlier delivery of a live Turn, for a Harness that asks again (decision 13).
+    /// The answer to an earlier delivery of a live Turn, waited for while its pick is outstanding; `None` = it still is
+    /// after 25 s (decision 13). Asking again changes nothing.
     pub async fn delivery(
         &self,
         iid: &str,
         caller: Option<&str>,
         delivery: &str,
     ) -> Result<Option<PickAnswer>, HostError> {
+        self.delivery_within(iid, caller, delivery, DELIVERY_WAIT).await
+    }
+
+    pub(super) async fn delivery_within(
+        &self,
+        iid: &str,
+        caller: Option<&str>,
+        delivery: &str,
+        wait: Duration,
+    ) -> Result<Option<PickAnswer>, HostError> {
+        if self.is_stopping() {
+            return Err(HostError::Stopping);
+        }
+        let gone = || HostError::NotFound(surface_refusal(iid));
         let (_, sandbox) = self.registration(iid).await?;
         check_scope(iid, caller, sandbox.as_deref())?;
-        let row = self.row(&run_of(iid))?;
-        Ok(super::core::kept_delivery(&row, iid, delivery))
+        let inbox = self.inbox(&run_of(iid))?.ok_or_else(gone)?;
+        let (reply, answered) = oneshot::channel();
+        let ask = Message::Delivery(iid.to_owned(), delivery.to_owned(), reply);
+        inbox.send(Box::new(ask)).map_err(|_| gone())?;
+        let Ok(answered) = tokio::time::timeout(wait, answered).await else { return Ok(None) };
+        match answered.map_err(|_| HostError::Stopping)? {
+            Delivery::Answered(answer) => Ok(Some(*answer)),
+            Delivery::Outstanding => Ok(None),
+            Delivery::Unknown => Err(HostError::NotFound("no such delivery of this Turn".to_owned())),
+            Delivery::Gone => Err(gone()),
+        }
     }
 }
 

@@ -2,14 +2,16 @@
 
 use super::core::{AdmitEffect, DoRequest, DoResult, Effect, Input, Place};
 use super::shared::Shared;
-use crate::harness_client::{AbortEnd, HarnessClient};
-use crate::turn::{TurnInput, Watch};
+use crate::harness_client::{AbortEnd, HarnessClient, stream_kill};
+use crate::turn::{ListedKill, TurnInput, Watch};
 use crate::workspace::SandboxSpec;
+use jr2_shared::crash::{self, Point};
 use jr2_shared::harness::AdmitRequest;
 use jr2_shared::ids::{Iid, RunId};
+use jr2_telemetry::context::TraceParent;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 
 /// How long a cut waits for the word on how the Harness ended (decision 39).
@@ -26,6 +28,7 @@ impl Effect {
             Self::Admit(admit) => Some(admit.serial),
             Self::AskHeld { serial, .. }
             | Self::Watch { serial, .. }
+            | Self::ReadKills { serial, .. }
             | Self::ReadLastEnd { serial, .. }
             | Self::Do { serial, .. } => Some(*serial),
             Self::Abort(_) | Self::Provision(_) | Self::Adopt { .. } | Self::Teardown { .. } | Self::Forget { .. } => {
@@ -40,6 +43,7 @@ impl Effect {
             Self::Admit(admit) => format!("admit {}", admit.admission_id),
             Self::AskHeld { place, .. } => format!("ask-held {}", place.iid),
             Self::Watch { submission, .. } => format!("watch {submission}"),
+            Self::ReadKills { place, .. } => format!("read-kills {}", place.iid),
             Self::ReadLastEnd { .. } => "read-last-end".to_owned(),
             Self::Abort(abort) => format!("abort {}", abort.abort.up_to),
             Self::Do { key, attempt, .. } => format!("do {key} attempt {attempt}"),
@@ -56,17 +60,18 @@ pub(super) fn perform(shared: &Arc<Shared>, run: &RunId, effect: Effect) -> Abor
     let (shared, run) = (shared.clone(), run.clone());
     tokio::spawn(async move {
         let input = match effect {
-            Effect::Admit(admit) => Some(admission(&shared, *admit).await),
+            Effect::Admit(admit) => Some(admission(&shared, &run, *admit).await),
             Effect::AskHeld { serial, place } => {
                 let held = shared.client(place.sandbox.as_deref()).held(&place.agent, &Iid(place.iid.clone())).await;
                 Some(Input::Turn { serial, input: TurnInput::Held(held) })
             }
             Effect::Watch { serial, place, stream_url, offset, submission } => {
-                Some(watch(&shared, serial, &place, stream_url, offset, submission).await)
+                Some(watch(&shared, &run, serial, &place, stream_url, offset, submission).await)
             }
-            Effect::ReadLastEnd { serial, sandbox } => {
+            Effect::ReadKills { serial, place } => Some(read_kills(&shared, serial, &place).await),
+            Effect::ReadLastEnd { serial, sandbox, since } => {
                 let end = match sandbox {
-                    Some(name) => shared.last_end(&name, LAST_END_WAIT).await,
+                    Some(name) => shared.last_end(&name, since, LAST_END_WAIT).await,
                     None => None,
                 };
                 Some(Input::Turn { serial, input: TurnInput::LastEnd(end) })
@@ -74,11 +79,16 @@ pub(super) fn perform(shared: &Arc<Shared>, run: &RunId, effect: Effect) -> Abor
             Effect::Abort(pending) => {
                 let client = shared.client(pending.sandbox.as_deref());
                 let abort = pending.abort;
-                let end = client.abort(&abort.agent, &abort.iid, &abort.up_to).await;
-                if let AbortEnd::Refused { status, .. } = &end {
-                    tracing::warn!(run = %run, status, "a Harness refused an abort");
-                }
-                Some(Input::Aborted { iid: abort.iid.0, up_to: Some(abort.up_to) })
+                crash::point(Point::AbortSaved);
+                let unprompted = match client.abort(&abort.agent, &abort.iid, &abort.up_to).await {
+                    AbortEnd::Answered { unprompted, .. } => unprompted,
+                    AbortEnd::Refused { status, .. } => {
+                        tracing::warn!(run = %run, status, "a Harness refused an abort");
+                        Vec::new()
+                    }
+                };
+                crash::point(Point::AbortAnswered);
+                Some(Input::Aborted { iid: abort.iid.0, up_to: Some(abort.up_to), unprompted })
             }
             Effect::Do { serial, key, attempt, sandbox, request } => {
                 let result = step(&shared, &key, attempt, sandbox, request).await;
@@ -86,7 +96,15 @@ pub(super) fn perform(shared: &Arc<Shared>, run: &RunId, effect: Effect) -> Abor
             }
             Effect::Provision(spec) => Some(provision(&shared, &run, spec).await),
             Effect::Adopt { spec, uid } => adopt(&shared, &run, spec, uid).await,
-            Effect::Teardown { spec, uid } => Some(teardown(&shared, spec, uid).await),
+            Effect::Teardown { spec, uid } => {
+                let (name, known) = (spec.name.clone(), uid.clone());
+                let input = teardown(&shared, spec, uid).await;
+                crash::point(Point::SandboxRemoved);
+                if shared.tell_saved(&run, input).await {
+                    shared.provider.forget(&name, &known);
+                }
+                None
+            }
             Effect::Forget { .. } => None,
         };
         if let Some(input) = input {
@@ -96,8 +114,9 @@ pub(super) fn perform(shared: &Arc<Shared>, run: &RunId, effect: Effect) -> Abor
     .abort_handle()
 }
 
-async fn admission(shared: &Shared, admit: AdmitEffect) -> Input {
-    let client = shared.client(admit.place.sandbox.as_deref());
+async fn admission(shared: &Shared, run: &RunId, admit: AdmitEffect) -> Input {
+    let turn = TraceParent::of_turn(run.as_str(), admit.serial);
+    let client = shared.client(admit.place.sandbox.as_deref()).within(turn);
     let request = AdmitRequest {
         message: admit.message,
         cwd: admit.cwd,
@@ -105,15 +124,31 @@ async fn admission(shared: &Shared, admit: AdmitEffect) -> Input {
         model: admit.model,
         thinking_level: admit.thinking,
         notices: admit.notices,
+        receipt: admit.receipt,
         kept: admit.kept,
         admission_id: Some(admit.admission_id.clone()),
     };
+    let began = Instant::now();
     let outcome = client.admit(&admit.place.agent, &Iid(admit.place.iid), &request).await;
+    crate::telemetry::metrics().admission.observe(began.elapsed().as_secs_f64());
+    crash::point(Point::AdmissionAnswered);
     Input::Turn { serial: admit.serial, input: outcome.into_input(&admit.admission_id) }
+}
+
+/// The list as this Turn reads it, and the Sandbox's last end (spec N-41, N-79).
+async fn read_kills(shared: &Shared, serial: u64, place: &Place) -> Input {
+    let Some(sandbox) = &place.sandbox else {
+        return Input::Turn { serial, input: TurnInput::Read { kills: None, last_end: None } };
+    };
+    let kills = shared.kill_list(sandbox).await;
+    crash::point(Point::KillsRead);
+    let kills = kills.map(|kills| ListedKill::of(kills, &place.iid));
+    Input::Turn { serial, input: TurnInput::Read { kills, last_end: shared.provider.last_end(sandbox) } }
 }
 
 async fn watch(
     shared: &Shared,
+    run: &RunId,
     serial: u64,
     place: &Place,
     stream_url: String,
@@ -122,14 +157,25 @@ async fn watch(
 ) -> Input {
     let client: HarnessClient = shared.client(place.sandbox.as_deref());
     let watch = Watch { iid: Iid(place.iid.clone()), stream_url, offset, submission_id };
-    let end = client.wait_settlement(&place.agent, &watch, &|_| {}).await;
+    let observe = |event: &Value| {
+        let log = |fault| tracing::warn!(run = %run, %fault, "something of a memory kill on a stream was left out");
+        if let Some(input) = stream_kill(event, &watch.submission_id, log) {
+            crash::point(Point::KillHeard);
+            shared.tell(run, Input::Turn { serial, input });
+        }
+    };
+    let end = client.wait_settlement(&place.agent, &watch, &observe).await;
+    crash::point(Point::SettlementHeard);
     Input::Turn { serial, input: end.into_input(&watch.submission_id, Vec::new()) }
 }
 
 async fn provision(shared: &Shared, run: &RunId, spec: SandboxSpec) -> Input {
     shared.own_sandbox(&spec.name, run).await;
     match shared.provider.provision(&spec).await {
-        Ok(provisioned) => Input::Provisioned { sandbox: spec.name, provisioned },
+        Ok(provisioned) => {
+            crash::point(Point::SandboxProvisioned);
+            Input::Provisioned { sandbox: spec.name, provisioned }
+        }
         Err(error) => Input::ProvisionFailed { sandbox: spec.name, reason: error.reason, message: error.message },
     }
 }

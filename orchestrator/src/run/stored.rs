@@ -1,8 +1,9 @@
 //! Runs as they lie in a store, read without starting anything: for `jr2 runs`, `status`, `history` and `replay` when no
 //! Orchestrator runs.
 
+use super::birth::new_row;
 use super::core::{self, Input, Replay};
-use super::host::{HostError, new_row};
+use super::host::HostError;
 use super::view::{RunStatus, RunSummary, run_status, summary};
 use super::{HistoryEntry, Row};
 use crate::store::{RunStore, StoreError};

@@ -1,18 +1,20 @@
 //! One task a run: it applies inputs one by one, saves, and only then lets answers, feed and effects leave.
 
 use super::clock::random;
-use super::core::{self, Effect, Facts, Input, Reply};
+use super::core::{self, Delivery, Effect, Facts, Input, Reply};
 use super::feed::FeedBatch;
 use super::history::{HistoryBound, HistoryEntry};
 use super::shared::Shared;
 use super::view::{RunStatus, run_status, summary};
 use super::{Row, Status};
 use crate::store::{Save, StoreError};
+use crate::telemetry;
 use crate::workflow::Program;
+use jr2_shared::crash::{self, Point};
 use jr2_shared::surface::Surface;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
@@ -34,6 +36,8 @@ pub(super) enum Message {
     Status(oneshot::Sender<RunStatus>),
     /// The surface of a conversation with the Sandbox it is scoped to.
     Surface(String, oneshot::Sender<Option<(Surface, Option<String>)>>),
+    /// Where a delivery stands; one that is outstanding is answered when it is not any more (decision 13).
+    Delivery(String, String, oneshot::Sender<Delivery>),
     /// Move to a new text; the reply lists what stands against it.
     Adopt(Arc<Program>, oneshot::Sender<Result<(), Vec<String>>>),
     /// Stop at once, keep everything.
@@ -51,6 +55,8 @@ pub(super) struct RunTask {
     running: HashMap<u64, AbortHandle>,
     /// Aborts that are being sent; none once the row holds none.
     aborting: Vec<AbortHandle>,
+    /// Who waits for the answer of an outstanding pick: conversation, delivery, reply.
+    awaiting: Vec<(String, String, oneshot::Sender<Delivery>)>,
     bound: HistoryBound,
     /// Written with the first save of a new run.
     birth: Option<Box<Birth>>,
@@ -79,6 +85,7 @@ impl RunTask {
             late: VecDeque::new(),
             running: HashMap::new(),
             aborting: Vec::new(),
+            awaiting: Vec::new(),
             bound: HistoryBound::default(),
             birth,
             held: false,
@@ -88,6 +95,7 @@ impl RunTask {
     /// Runs until the run ended and nothing is left to do, or the host stops.
     pub async fn run(mut self, restored: bool) {
         if restored {
+            telemetry::metrics().restored(self.row.ledger.pending.len());
             Box::pin(self.reattach()).await;
         }
         loop {
@@ -172,7 +180,24 @@ impl RunTask {
             Message::Adopt(program, reply) => {
                 reply.send(self.adopt(program).await).ok();
             }
+            Message::Delivery(iid, delivery, reply) => {
+                self.awaiting.push((iid, delivery, reply));
+                self.answer_awaiting();
+            }
             look => self.show(look),
+        }
+    }
+
+    /// Answers whoever waits for a pick that is not outstanding any more.
+    fn answer_awaiting(&mut self) {
+        for (iid, delivery, reply) in std::mem::take(&mut self.awaiting) {
+            match core::delivery(&self.row, &iid, &delivery) {
+                Delivery::Outstanding if reply.is_closed() => {}
+                Delivery::Outstanding => self.awaiting.push((iid, delivery, reply)),
+                answer => {
+                    reply.send(answer).ok();
+                }
+            }
         }
     }
 
@@ -185,7 +210,7 @@ impl RunTask {
             Message::Surface(iid, reply) => {
                 reply.send(core::surface(&self.program, &self.row, &iid)).ok();
             }
-            Message::Apply(..) | Message::Adopt(..) | Message::Stop => {}
+            Message::Apply(..) | Message::Delivery(..) | Message::Adopt(..) | Message::Stop => {}
         }
     }
 
@@ -242,14 +267,20 @@ impl RunTask {
             effects: outcome.effects.iter().map(Effect::name).collect(),
             feed: outcome.feed,
         };
+        let began = Instant::now();
         if let Err(refused) = self.make_durable(&outcome.row, &entry).await {
             return refused;
         }
+        crash::point(Point::RunSaved);
+        telemetry::metrics().save.observe(began.elapsed().as_secs_f64());
+        telemetry::note(&self.row, &outcome.row, &entry.input, &entry.feed);
         self.row = outcome.row;
+        self.answer_awaiting();
         if self.row.aborts.is_empty() {
             self.aborting.drain(..).for_each(|sent| sent.abort()); // its Sandbox may be gone: nobody will answer
         }
-        let batch = FeedBatch { run: self.row.id.clone(), rev: entry.rev, at: facts.now, entries: entry.feed };
+        let batch =
+            FeedBatch { run: self.row.id.clone(), rev: entry.rev, at: facts.now, passing: false, entries: entry.feed };
         let summary = (!batch.entries.is_empty()).then(|| summary(&self.program, &self.row));
         self.shared.publish(&self.row.id, summary, batch);
         self.perform(outcome.effects);

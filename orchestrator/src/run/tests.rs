@@ -1,18 +1,27 @@
 //! The run host with an in-memory store: runs go on over crashes, answers count once.
 
+mod kill_lists;
+mod live_sets;
+
 use super::*;
 use crate::store::MemoryStore;
 use crate::workflow::{Bindings, Catalog, Program};
 use crate::workspace::{
-    HarnessEndpoint, ProviderFuture, ProvisionError, Provisioned, SandboxProvider, SandboxSpec, SavedBranch,
+    HarnessEndpoint, LastEnd, ProviderFuture, ProvisionError, Provisioned, SandboxProvider, SandboxSpec, SavedBranch,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// No Sandbox ever runs here.
-struct Nowhere;
+mod deliveries;
+
+/// No Sandbox ever runs here; one may have ended.
+#[derive(Default)]
+struct Nowhere(Mutex<Option<LastEnd>>, Listener);
+
+/// What listens where a Sandbox's Harness would.
+type Listener = Mutex<Option<HarnessEndpoint>>;
 
 fn none<'a, T: Send + 'a>() -> ProviderFuture<'a, Result<T, ProvisionError>> {
     let refused = ProvisionError { reason: "no-provider".into(), message: "this test has none".into() };
@@ -49,10 +58,16 @@ impl SandboxProvider for Nowhere {
         None
     }
     fn endpoint(&self, _: &str) -> Option<HarnessEndpoint> {
-        None
+        shared::lock(&self.1).clone()
+    }
+    fn last_end(&self, _: &str) -> Option<LastEnd> {
+        shared::lock(&self.0).clone()
     }
     fn instance_harness(&self) -> ProviderFuture<'_, Result<HarnessEndpoint, ProvisionError>> {
-        none()
+        match shared::lock(&self.1).clone() {
+            Some(endpoint) => Box::pin(async move { Ok(endpoint) }),
+            None => none(),
+        }
     }
     fn sweep<'a>(&'a self, _: &'a [String]) -> ProviderFuture<'a, usize> {
         Box::pin(async { 0 })
@@ -69,10 +84,14 @@ fn program(texts: &[(&str, &str)]) -> Arc<Program> {
 }
 
 async fn open(store: Arc<MemoryStore>, program: &Arc<Program>) -> Host {
+    open_beside(store, program, Arc::default()).await
+}
+
+async fn open_beside(store: Arc<MemoryStore>, program: &Arc<Program>, provider: Arc<Nowhere>) -> Host {
     let (_events, events) = tokio::sync::mpsc::unbounded_channel();
     let options = HostOptions {
         store,
-        provider: Arc::new(Nowhere),
+        provider,
         events,
         clock: Arc::new(SystemClock),
         programs: BTreeMap::from([(program.root.clone(), program.clone())]),
@@ -286,4 +305,35 @@ async fn a_delay_that_fell_due_while_nobody_ran_fires_once_after_the_restart() {
     let done = until(&host, &run, |s| s.status.is_ended()).await;
     assert_eq!(done.status, Status::Done);
     assert_eq!(host.history(&run, 0, 100).unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_recorded_end_is_answered_at_once_and_stays() {
+    let program = program(&[("timed", TIMED)]);
+    let provider = Arc::new(Nowhere::default());
+    let host = open_beside(Arc::default(), &program, provider.clone()).await;
+    let end = LastEnd { exit_code: 137, oom: None, reason: "killed".into(), at: 20, limit: None };
+    *shared::lock(&provider.0) = Some(end.clone());
+    let asked = async |since, wait| host.shared.last_end("ws-a", since, wait).await;
+    for since in [0, 0, 20] {
+        // No time to wait at all: it is there, and reading does not clear it.
+        assert_eq!(asked(since, Duration::ZERO).await, Some(end.clone()));
+    }
+    assert_eq!(asked(21, Duration::ZERO).await, None, "an end before that instant is an earlier one");
+    let later = LastEnd { at: 21, ..end };
+    let (found, ()) = tokio::join!(asked(21, Duration::from_secs(20)), async {
+        *shared::lock(&provider.0) = Some(later.clone());
+    });
+    assert_eq!(found, Some(later));
+}
+
+#[tokio::test]
+async fn a_start_key_names_one_request() {
+    let program = program(&[("timed", TIMED)]);
+    let other = self::program(&[("again", &TIMED.replace("workflow: timed", "workflow: again"))]);
+    let host = open(Arc::default(), &program).await;
+    let first = host.start_program(program.clone(), json!({}), Some("k")).await.unwrap();
+    assert_eq!(host.start_program(program, json!({}), Some("k")).await.unwrap(), first);
+    let taken = host.start_program(other, json!({}), Some("k")).await.unwrap_err();
+    assert!(matches!(&taken, HostError::KeyTaken(text) if text.contains(first.as_str())), "{taken}");
 }

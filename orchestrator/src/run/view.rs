@@ -46,6 +46,9 @@ pub struct RunStatus {
     /// Where the Agent's work went.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub branches: Vec<Value>,
+    /// Workspaces that are kept because their work could not be saved: where, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_workspaces: Vec<String>,
     /// RFC 3339.
     pub started: String,
     /// RFC 3339.
@@ -225,6 +228,7 @@ pub fn run_status(program: &Program, row: &Row) -> RunStatus {
         fault: if faulted { reason.clone() } else { None },
         reason: if faulted { None } else { reason },
         output: row.output.clone(),
+        kept_workspaces: row.kept_workspaces.clone(),
         branches: row.branches.iter().filter_map(|b| serde_json::to_value(b).ok()).collect(),
         started: instant(row.started),
         ended: row.ended.map(instant),

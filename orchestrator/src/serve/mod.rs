@@ -7,6 +7,7 @@ mod deploy;
 
 pub use deploy::{Deployment, Sizes, deploy, deploy_files, redeploy, size_bindings};
 
+use crate::api::listen::{self, HEAD_LIMIT, Seat};
 use crate::api::{Api, InstanceToken, control_router, router};
 use crate::config::{Settings, StateDir, StateError};
 use crate::run::{Host, HostError, HostOptions, RestoreReport, SystemClock};
@@ -130,9 +131,9 @@ impl Orchestrator {
             let until = async move {
                 let _ = stopped.await; // a dropped sender means the same
             };
-            if let Err(error) = axum::serve(listener, router(api)).with_graceful_shutdown(until).await {
-                tracing::error!(%error, "api.ended");
-            }
+            let router = router(api);
+            let seat = |_: &tokio::net::TcpStream| Seat { router: router.clone(), head_limit: HEAD_LIMIT };
+            listen::serve(listener, seat, until).await;
         });
         let url = format!("http://{address}");
         state.announce(&url)?;

@@ -208,7 +208,10 @@ fn commit<M: Medium>(
             set.stage(save)?;
         }
         medium.apply(set.into_writes())?;
-        medium.flush()
+        let began = Instant::now();
+        let flushed = medium.flush();
+        crate::telemetry::metrics().flush.observe(began.elapsed().as_secs_f64());
+        flushed
     };
     // sled asserts in places where others return errors.
     let outcome = catch_unwind(AssertUnwindSafe(write));

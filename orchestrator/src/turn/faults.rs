@@ -33,6 +33,11 @@ pub const RETRY_READMIT: &str = "re-admission";
 /// The refusal of another pick while one is outstanding (decision 34).
 pub const PICK_OUTSTANDING: &str = "a pick is outstanding";
 
+/// Why a conversation is new when its Harness does not know it (spec 8.5).
+pub const HOLDS_NO_LONGER: &str = "the Harness no longer holds it";
+/// Longest reason of a new conversation in bytes: it is one line of a prompt.
+pub(super) const NEW_REASON_MAX_BYTES: usize = 600;
+
 /// Said after a lost conversation that no task can follow.
 const NOTHING_TO_SEND: &str = "; the Turn has no task, so nothing could be re-admitted";
 
@@ -73,8 +78,14 @@ pub(super) fn conversation_not_held() -> String {
     format!("{CONVERSATION_LOST}: the harness holds this conversation no longer")
 }
 
+/// Spec 8.5: it can reach the notice that a conversation is new, so it says what a person can do.
 pub(super) fn memory_limit(last_end: &LastEnd) -> String {
-    format!("{MEMORY_LIMIT} (OOMKilled): {}, exit {}", last_end.reason, last_end.exit_code)
+    let limit = last_end.limit.as_ref().map(|limit| format!(", limit {limit}")).unwrap_or_default();
+    format!(
+        "{MEMORY_LIMIT} (OOMKilled{limit}): the Workspace's processes passed the Harness container's memory limit and the \
+         kernel killed the container, the conversation with it. Use fewer workers, or give the Workspace a larger Size \
+         (ADR-0060, ADR-0061)."
+    )
 }
 
 pub(super) fn turn_lost(last_end: Option<&LastEnd>) -> String {

@@ -1,8 +1,10 @@
 //! What a Turn hears and what it asks the shell to do.
 
+use super::kills::ListedKill;
+use super::prompt::Prompt;
 use super::state::{PendingAdmission, Turn};
 use crate::workspace::LastEnd;
-use jr2_shared::harness::{AdmitAnswer, AdmitRequest, AgentDefinition, Settlement};
+use jr2_shared::harness::{AdmitAnswer, AdmitRequest, AgentDefinition, Position, Settlement};
 use jr2_shared::ids::Iid;
 use jr2_shared::notice::CarriedNotice;
 use jr2_shared::surface::PickAnswer;
@@ -21,6 +23,28 @@ pub enum TurnInput {
     AbortsClear,
     /// Answers [`TurnEffect::AskHeld`].
     Held(bool),
+    /// Answers [`TurnEffect::ReadKills`].
+    Read {
+        /// The list, oldest first; `None` = the read could not tell (spec N-43).
+        kills: Option<Vec<ListedKill>>,
+        /// How the Sandbox's Harness last ended, when it ever did.
+        last_end: Option<LastEnd>,
+    },
+    /// The Harness read the surface of the Turn's newest admission (spec N-57).
+    SurfaceRead,
+    /// A guard kill on the stream of the Submission that is waited for (spec N-24).
+    StreamKill {
+        /// The Submission waited for.
+        submission_id: String,
+        /// The kill's id; an older Harness gives none (spec N-20).
+        id: Option<String>,
+        /// Its place on the stream.
+        position: Position,
+        /// Peak as a Size is written.
+        peak: Option<String>,
+        /// Limit as a Size is written.
+        limit: Option<String>,
+    },
     /// The Harness took the admission.
     Admitted {
         /// Which.
@@ -103,8 +127,13 @@ pub enum TurnEffect {
     Admit(Admit),
     /// Wait for the Submission, then feed `Settled`, `ConversationLost` or `Denied`.
     Watch(Watch),
-    /// Ask how the Sandbox's Harness last ended, for at most 5 s, then feed `LastEnd` (decision 39).
-    ReadLastEnd,
+    /// Read the memory-kill list, for at most 5 s, and the Sandbox's last end, then feed `Read` (spec N-41, N-79).
+    ReadKills,
+    /// Ask for an end of the Sandbox's Harness at `since` or later, for at most 5 s, then feed `LastEnd` (decision 39).
+    ReadLastEnd {
+        /// Wall milliseconds.
+        since: u64,
+    },
     /// Raise the conversation's epoch, in the save of the fault that follows (spec P-26).
     RaiseEpoch,
     /// `agent.fault {instanceId, reason}`; the Turn is over.
@@ -137,18 +166,24 @@ pub struct Admit {
     pub message: String,
     /// The Harness must already hold the conversation.
     pub kept: bool,
-    /// Notices that ride along; the ledger fills this.
+    /// Notices that ride along.
     pub notices: Vec<CarriedNotice>,
+    /// The answer of the pick whose call was cut; the Harness words it after the re-admit text (decision 34).
+    pub receipt: Option<PickAnswer>,
 }
 
 impl Admit {
-    pub(super) fn of(turn: &Turn, pending: &PendingAdmission) -> Self {
+    pub(super) fn of(turn: &Turn, pending: &PendingAdmission, notices: Vec<CarriedNotice>) -> Self {
+        // Where the conversation is lost the answer rides as a notice instead.
+        let goes_on = !matches!(pending.prompt, Prompt::Task | Prompt::ReadmitLost);
+        let receipt = turn.receipt_due.as_deref().filter(|_| goes_on).and_then(|pick| turn.kept_answer(pick));
         Self {
             admission_id: pending.admission_id.clone(),
             iid: turn.iid.clone(),
             message: pending.prompt.text(turn.frame.task.as_deref()),
             kept: pending.kept,
-            notices: Vec::new(),
+            notices,
+            receipt: receipt.cloned(),
         }
     }
 
@@ -161,6 +196,7 @@ impl Admit {
             model: turn.frame.model.clone(),
             thinking_level: turn.frame.thinking_level,
             notices: self.notices.clone(),
+            receipt: self.receipt.clone(),
             kept: self.kept,
             admission_id: Some(self.admission_id.clone()),
         }

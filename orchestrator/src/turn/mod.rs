@@ -12,7 +12,11 @@
 //! - A pick counts only while [`Turn::takes_picks`]; a pick id already answered gets [`Turn::kept_answer`].
 //! - [`TurnEffect::RaiseEpoch`] and [`TurnEffect::Fault`] of one step go into one save, in that order (spec P-26).
 
+mod admission;
+mod ends;
 pub mod faults;
+pub mod kills;
+pub mod ledger;
 mod message;
 mod prompt;
 mod state;
@@ -21,10 +25,13 @@ mod step;
 #[cfg(test)]
 mod tests;
 
+pub use ends::LAST_END_SKEW_MS;
+pub use kills::{ListedKill, Mark};
+pub use ledger::{Ledger, Pending, Source, To};
 pub use message::{Admit, TurnEffect, TurnInput, Watch};
 pub use prompt::Prompt;
 pub use state::{
-    Admission, Cut, Frame, HeldQuestion, KERNEL_KILLS_MAX, KeptPick, NUDGES_MAX, PICKS_KEPT_MAX, PendingAbort,
-    PendingAdmission, Phase, READMISSIONS_MAX, REROLLS_MAX, Turn, WAKES_MAX,
+    Admission, CUT_LEFT, Carried, Cut, Frame, HeldQuestion, KERNEL_KILLS_MAX, KeptPick, NUDGES_MAX, PICKS_KEPT_MAX,
+    PendingAbort, PendingAdmission, Phase, Plan, READMISSIONS_MAX, REROLLS_MAX, Turn, WAKES_MAX,
 };
-pub use step::{exit, step};
+pub use step::{aborted, exit, step};

@@ -1,8 +1,12 @@
 //! What a Turn is between two inputs: plain data, a part of the run's row.
 
+use super::kills::Mark;
+use super::ledger::{Pending, Source, To};
 use super::prompt::Prompt;
+use crate::workspace::LastEnd;
 use jr2_shared::harness::ThinkingLevel;
 use jr2_shared::ids::Iid;
+use jr2_shared::notice::Notice;
 use jr2_shared::surface::PickAnswer;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +22,11 @@ pub const READMISSIONS_MAX: u32 = 3;
 pub const KERNEL_KILLS_MAX: u32 = 1;
 /// Pick answers kept for re-sends. A Harness re-sends only the call that is open, so the oldest may go.
 pub const PICKS_KEPT_MAX: usize = 256;
+
+/// `cut` of a pick's answer whose state was left before the answer was said (decision 7).
+pub const CUT_LEFT: &str = "left";
+/// `cut` of a pick's answer that a lost conversation would have had (decision 34).
+pub(super) const CUT_RESTARTED: &str = "restarted";
 
 /// What a Turn was framed with. It never changes while the Turn lives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +45,9 @@ pub struct Frame {
     pub state: u32,
     /// The invoking state's entry ordinal: with the iid it names the registration (decision 37).
     pub ordinal: u64,
+    /// The Sandbox it works in; `None` = the Agent is Menu-only and runs on the Instance Harness (spec N-9, N-41).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
     /// The prompt; `None` = the state gives none, so nothing can be sent again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
@@ -66,6 +78,18 @@ pub struct Turn {
     pub iid: Iid,
     /// Where it stands.
     pub phase: Phase,
+    /// When it began, in wall milliseconds.
+    #[serde(default)]
+    pub started: u64,
+    /// From where on a kill belongs to it; set by its first list read (spec N-45).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<Mark>,
+    /// What its answered admissions carried, oldest first (spec 9.9).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub carried: Vec<Carried>,
+    /// The pick whose route came back while its call was cut: its receipt follows the re-admit text (decision 34).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt_due: Option<String>,
     /// The `n` of the next admission id (decision 31).
     pub next_admission: u64,
     /// The last answered admission.
@@ -92,6 +116,12 @@ pub struct Turn {
     /// The kernel kill behind the re-admission that goes on now: the fault's words if it fails (decision 39).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_kill: Option<String>,
+    /// How the Harness ended in that kernel kill: what a fault's notice is raised from (spec N-81).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_end: Option<LastEnd>,
+    /// The newest end of its Sandbox's Harness that it knows: a later cut has a later one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub known_end: u64,
     /// A pick of this Turn moved the machine.
     #[serde(default)]
     pub moved: bool,
@@ -103,12 +133,21 @@ pub struct Turn {
     pub picks: Vec<KeptPick>,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 impl Turn {
     /// A Turn that waits for [`super::TurnInput::Begin`].
     pub fn new(frame: Frame) -> Self {
         Self {
             iid: frame.iid.clone(),
             phase: Phase::New,
+            started: 0,
+            mark: None,
+            carried: Vec::new(),
+            receipt_due: None,
             next_admission: frame.first_admission,
             admission: None,
             live: None,
@@ -118,6 +157,8 @@ impl Turn {
             readmissions: 0,
             kernel_kills: 0,
             kernel_kill: None,
+            kernel_end: None,
+            known_end: 0,
             moved: false,
             outstanding: None,
             picks: Vec::new(),
@@ -140,6 +181,20 @@ impl Turn {
     pub fn kept_answer(&self, pick_id: &str) -> Option<&PickAnswer> {
         self.picks.iter().find(|kept| kept.pick_id == pick_id).map(|kept| &kept.answer)
     }
+
+    /// The answer that is still to be said, as a notice: it has no call to return to.
+    pub(super) fn receipt_notice(&self, cut: &str) -> Option<(Notice, To, Source)> {
+        let answer = self.receipt_due.as_deref().and_then(|pick| self.kept_answer(pick))?.clone();
+        let to = if self.frame.continued {
+            To::Conversation(self.frame.base.as_str().to_owned())
+        } else {
+            To::Turn(self.frame.iid.as_str().to_owned())
+        };
+        let source = Source::Pick(self.iid.as_str().to_owned(), answer.delivery_id);
+        let notice =
+            Notice::PickAnswer { pick: answer.event, cut: cut.to_owned(), answer: answer.reply, stopped: None };
+        Some((notice, to, source))
+    }
 }
 
 /// Where a Turn stands.
@@ -157,6 +212,11 @@ pub enum Phase {
     AskingHeld {
         /// What the answer decides.
         question: HeldQuestion,
+    },
+    /// The memory-kill list and the Sandbox's last end are read before the admission goes out (spec N-41).
+    Reading {
+        /// What goes out then.
+        plan: Plan,
     },
     /// The admission is durable here and its POST may have left.
     Admitting {
@@ -188,10 +248,7 @@ pub enum HeldQuestion {
     /// The first admission of a continued Turn.
     Begin,
     /// The re-admission after a cut.
-    Readmit {
-        /// The cut admission carried the task and no model read it (spec P-48, decision 32).
-        task_unread: bool,
-    },
+    Readmit,
 }
 
 /// What cut a Submission.
@@ -199,15 +256,42 @@ pub enum HeldQuestion {
 #[serde(tag = "by", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum Cut {
     /// It settled `harness_restarted`.
-    Restart {
-        /// The cut admission carried the task and no model read it.
-        task_unread: bool,
-    },
+    Restart,
     /// Its conversation answered 404.
     Lost {
         /// The Submission.
         submission_id: String,
     },
+}
+
+/// An admission before its notices are taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// What it says.
+    pub prompt: Prompt,
+    /// The Harness must already hold the conversation (spec P-41).
+    pub kept: bool,
+    /// Notices it carries whatever else its scope leaves out, by number (spec N-64).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<u64>,
+}
+
+/// What one answered admission carried, and whether the Harness read its surface (spec N-57, N-58).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Carried {
+    /// The admission.
+    pub admission_id: String,
+    /// It carried the Turn's task (spec N-65).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub with_task: bool,
+    /// Its surface was read, so its Submission may have been prompted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read: bool,
+    /// Its notices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<Pending>,
 }
 
 /// An admission that has no answer yet. Sent again, it is the same to the byte.
@@ -220,6 +304,9 @@ pub struct PendingAdmission {
     pub prompt: Prompt,
     /// The Harness must already hold the conversation (spec P-41).
     pub kept: bool,
+    /// Its surface was read before its answer came: it arrived.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read: bool,
 }
 
 /// An admission the Harness answered.
@@ -234,6 +321,9 @@ pub struct Admission {
     pub offset: String,
     /// Its Submission.
     pub submission_id: String,
+    /// When it was answered, in wall milliseconds.
+    #[serde(default)]
+    pub at: u64,
     /// What it said.
     pub prompt: Prompt,
 }
@@ -249,7 +339,7 @@ pub struct KeptPick {
 }
 
 /// An abort that must be answered before the conversation is admitted to again (decision 33).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingAbort {
     /// The Agent's slot.
@@ -258,4 +348,7 @@ pub struct PendingAbort {
     pub iid: Iid,
     /// Ends the Submission of this admission and earlier ones.
     pub up_to: String,
+    /// What its admission carried, read but perhaps never prompted: the Harness's answer tells (decision 32).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<Carried>,
 }

@@ -1,35 +1,84 @@
-//! The step function: one input in, the next Turn and its effects out.
+//! The step function: one input in, the next Turn, the next ledger and their effects out.
 
 use super::faults;
-use super::message::{Admit, TurnEffect, TurnInput, Watch};
+use super::ledger::{Ledger, Source, To};
+use super::message::{Admit, TurnEffect, TurnInput};
 use super::prompt::Prompt;
-use super::state::{
-    Admission, Cut, HeldQuestion, KERNEL_KILLS_MAX, KeptPick, NUDGES_MAX, PICKS_KEPT_MAX, PendingAbort,
-    PendingAdmission, Phase, READMISSIONS_MAX, REROLLS_MAX, Turn, WAKES_MAX,
-};
-use crate::workspace::LastEnd;
-use jr2_shared::harness::{AdmitAnswer, DONE_TEXT_MAX_BYTES, Outcome, Settlement, error_type};
-use jr2_shared::ids::admission_id;
+use super::state::{CUT_LEFT, Carried, HeldQuestion, KeptPick, PICKS_KEPT_MAX, PendingAbort, Phase, Turn};
+use jr2_shared::notice::Notice;
 use jr2_shared::surface::PickAnswer;
 
-/// Takes one input. Total: what does not fit the phase changes nothing and asks for nothing.
-pub fn step(turn: &Turn, input: TurnInput) -> (Turn, Vec<TurnEffect>) {
-    let mut step = Step { turn: turn.clone(), effects: Vec::new() };
+/// Takes one input at `now` (wall milliseconds). Total: what does not fit the phase changes nothing and asks for nothing.
+pub fn step(turn: &Turn, ledger: &Ledger, input: TurnInput, now: u64) -> (Turn, Ledger, Vec<TurnEffect>) {
+    let mut step = Step { turn: turn.clone(), ledger: ledger.clone(), now, effects: Vec::new() };
     if !turn.is_over() {
         step.take(input);
     }
-    (step.turn, step.effects)
+    (step.turn, step.ledger, step.effects)
 }
 
-/// What must be aborted when the state is left, or after a fault (decision 33). `None` = nothing can be running.
-pub fn exit(turn: &Turn) -> Option<PendingAbort> {
+/// The state is left, or the Turn faulted: what nobody heard is pending again (spec N-57), and what may still run is
+/// aborted (decision 33). `None` = nothing can be running.
+pub fn exit(turn: &Turn, ledger: &mut Ledger) -> Option<PendingAbort> {
+    let mut turn = turn.clone();
+    close_admission(&mut turn, ledger);
+    pass_receipt_on(&mut turn, ledger);
+    let mut running = None;
+    for mut carried in std::mem::take(&mut turn.carried) {
+        if !carried.read {
+            ledger.raise_again(std::mem::take(&mut carried.notices));
+        } else if turn.live.as_ref() == Some(&carried.admission_id) && !carried.notices.is_empty() {
+            running = Some(carried);
+        }
+    }
+    ledger.forget_turn(turn.frame.iid.as_str());
     let up_to = turn.live.clone()?;
-    Some(PendingAbort { agent: turn.frame.agent.clone(), iid: turn.iid.clone(), up_to })
+    Some(PendingAbort { agent: turn.frame.agent.clone(), iid: turn.iid.clone(), up_to, carried: running })
 }
 
-struct Step {
-    turn: Turn,
-    effects: Vec<TurnEffect>,
+/// The state is left while the answer of a cut pick is still to be said: the next Turn of the conversation hears it
+/// (decision 34). It takes the place of the receipt, so that an abort's answer can free it (decision 32).
+fn pass_receipt_on(turn: &mut Turn, ledger: &mut Ledger) {
+    if turn.is_over() || !turn.frame.continued {
+        return; // no later Turn of that conversation will listen
+    }
+    let Some((notice, to, source)) = turn.receipt_notice(CUT_LEFT) else { return };
+    if ledger.raise(notice, to, Some(source))
+        && let Some(newest) = turn.carried.last_mut().filter(|c| turn.live.as_ref() == Some(&c.admission_id))
+    {
+        newest.notices.extend(ledger.pending.pop());
+    }
+}
+
+/// The Harness answered an abort: notices of an admission that it never prompted are pending again (decision 32).
+pub fn aborted(abort: &PendingAbort, unprompted: &[String], ledger: &mut Ledger) {
+    let Some(carried) = &abort.carried else { return };
+    if unprompted.contains(&carried.admission_id) {
+        let for_others = carried.notices.iter().filter(|p| !matches!(p.to, To::Turn(_)));
+        ledger.raise_again(for_others.cloned().collect());
+    }
+}
+
+/// An admission without an answer: if its surface was read it arrived, and its notices with it; else they are free.
+pub(super) fn close_admission(turn: &mut Turn, ledger: &mut Ledger) {
+    let Phase::Admitting { pending } = &turn.phase else { return };
+    if !pending.read {
+        return ledger.release(&pending.admission_id);
+    }
+    turn.carried.push(Carried {
+        admission_id: pending.admission_id.clone(),
+        with_task: pending.prompt.carries_task(),
+        read: true,
+        notices: ledger.deliver(&pending.admission_id, None),
+    });
+}
+
+/// One step under way.
+pub(super) struct Step {
+    pub turn: Turn,
+    pub ledger: Ledger,
+    pub now: u64,
+    pub effects: Vec<TurnEffect>,
 }
 
 impl Step {
@@ -40,7 +89,9 @@ impl Step {
                 self.route_returned(pick_id, answer, &allowed);
             }
             (phase, TurnInput::Restored) => self.repeat(&phase),
+            (_, TurnInput::SurfaceRead) => self.surface_read(),
             (Phase::New, TurnInput::Begin { held_before }) => {
+                self.turn.started = self.now;
                 self.turn.phase = Phase::AwaitingAborts { held_before };
                 self.effects.push(TurnEffect::AwaitAborts);
             }
@@ -48,40 +99,48 @@ impl Step {
                 if self.turn.frame.continued && held_before {
                     self.ask_held(HeldQuestion::Begin);
                 } else {
-                    self.admit(Prompt::Task, false);
+                    self.plan(Prompt::Task, false);
                 }
             }
             (Phase::AskingHeld { question }, TurnInput::Held(held)) => self.held(question, held),
-            (Phase::Admitting { pending }, TurnInput::Admitted { admission_id, answer })
-                if admission_id == pending.admission_id =>
-            {
-                self.admitted(pending, answer);
+            (Phase::Reading { plan }, TurnInput::Read { kills, last_end }) => {
+                self.read(plan, kills.as_deref(), last_end.as_ref());
             }
-            (Phase::Admitting { pending }, TurnInput::AdmitRefused { admission_id, status, error, kept })
-                if admission_id == pending.admission_id =>
-            {
-                self.refused(pending, status, &error, kept);
-            }
-            (Phase::Admitting { pending }, TurnInput::AdmitUnreachable { admission_id, detail })
-                if admission_id == pending.admission_id =>
-            {
-                self.fault(faults::admission_unreachable(&detail));
-            }
-            (Phase::Waiting, TurnInput::Settled { settlement, allowed })
-                if self.waits_for(&settlement.submission_id) =>
-            {
-                self.settled(settlement, &allowed);
-            }
-            (Phase::Waiting, TurnInput::ConversationLost { submission_id }) if self.waits_for(&submission_id) => {
-                self.turn.live = None;
-                self.cut(Cut::Lost { submission_id });
-            }
-            (Phase::Waiting, TurnInput::Denied { submission_id, status }) if self.waits_for(&submission_id) => {
-                self.fault(faults::wait_denied(status, &submission_id));
-            }
+            (Phase::Admitting { pending }, input) => self.answered(pending, input),
+            (Phase::Waiting, input) => self.heard(input),
             (Phase::ReadingLastEnd { cut }, TurnInput::LastEnd(last_end)) => self.readmit(cut, last_end.as_ref()),
             (Phase::Idle, TurnInput::Allowed(allowed)) if !allowed.is_empty() && self.turn.outstanding.is_none() => {
                 self.wake();
+            }
+            _ => {}
+        }
+    }
+
+    /// What the Submission that is waited for says.
+    fn heard(&mut self, input: TurnInput) {
+        match input {
+            TurnInput::Settled { settlement, allowed } if self.waits_for(&settlement.submission_id) => {
+                self.settled(settlement, &allowed);
+            }
+            TurnInput::ConversationLost { submission_id } if self.waits_for(&submission_id) => {
+                self.turn.live = None;
+                // Nobody can tell any more whether a model was asked with it (decision 32).
+                if let Some(newest) = self.turn.carried.last_mut() {
+                    newest.read = false;
+                }
+                self.cut(super::state::Cut::Lost { submission_id });
+            }
+            TurnInput::Denied { submission_id, status } if self.waits_for(&submission_id) => {
+                self.fault(faults::wait_denied(status, &submission_id));
+            }
+            TurnInput::StreamKill { submission_id, id, position, peak, limit } if self.waits_for(&submission_id) => {
+                let Some(workspace) = self.turn.frame.workspace.clone() else { return };
+                let source = match id {
+                    Some(id) => Source::Kill(workspace.clone(), id),
+                    None => Source::Place(self.turn.iid.as_str().to_owned(), position.batch, position.index),
+                };
+                let notice = Notice::memory_limit(Some(self.turn.frame.agent.clone()), limit, peak);
+                self.ledger.raise(notice, To::Workspace(workspace), Some(source));
             }
             _ => {}
         }
@@ -91,196 +150,32 @@ impl Step {
         self.turn.admission.as_ref().is_some_and(|admission| admission.submission_id == submission_id)
     }
 
+    /// Only the read after the newest admission can be meant: the conversation's earlier Submissions have ended.
+    fn surface_read(&mut self) {
+        match &mut self.turn.phase {
+            Phase::Admitting { pending } => pending.read = true,
+            Phase::Waiting => {
+                if let Some(carried) = self.turn.carried.last_mut() {
+                    carried.read = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// After a restore: ask again for whatever the phase still waits for (spec 4.6, decision 31).
     fn repeat(&mut self, phase: &Phase) {
         match phase {
             Phase::AwaitingAborts { .. } => self.effects.push(TurnEffect::AwaitAborts),
             Phase::AskingHeld { .. } => self.effects.push(TurnEffect::AskHeld { iid: self.turn.iid.clone() }),
-            Phase::Admitting { pending } => self.effects.push(TurnEffect::Admit(Admit::of(&self.turn, pending))),
+            Phase::Reading { .. } => self.effects.push(TurnEffect::ReadKills),
+            Phase::Admitting { pending } => {
+                let notices = self.ledger.reserved(&pending.admission_id);
+                self.effects.push(TurnEffect::Admit(Admit::of(&self.turn, pending, notices)));
+            }
             Phase::Waiting => self.watch(),
-            Phase::ReadingLastEnd { .. } => self.effects.push(TurnEffect::ReadLastEnd),
+            Phase::ReadingLastEnd { .. } => self.read_last_end(),
             Phase::New | Phase::Idle | Phase::Held { .. } | Phase::Ended => {}
-        }
-    }
-
-    fn ask_held(&mut self, question: HeldQuestion) {
-        self.turn.phase = Phase::AskingHeld { question };
-        self.effects.push(TurnEffect::AskHeld { iid: self.turn.iid.clone() });
-    }
-
-    fn held(&mut self, question: HeldQuestion, held: bool) {
-        match question {
-            HeldQuestion::Begin => self.admit(Prompt::Task, held),
-            HeldQuestion::Readmit { task_unread } if held => {
-                let with_task = task_unread && self.turn.frame.task.is_some();
-                self.admit(Prompt::ReadmitKept { with_task }, true);
-            }
-            HeldQuestion::Readmit { .. } => self.admit_lost(&faults::conversation_not_held()),
-        }
-    }
-
-    fn admit(&mut self, prompt: Prompt, kept: bool) {
-        let admission_id = admission_id(&self.turn.iid, self.turn.next_admission);
-        self.turn.next_admission += 1;
-        self.turn.live = Some(admission_id.clone());
-        let pending = PendingAdmission { admission_id, prompt, kept };
-        self.effects.push(TurnEffect::Admit(Admit::of(&self.turn, &pending)));
-        self.turn.phase = Phase::Admitting { pending };
-    }
-
-    fn admitted(&mut self, pending: PendingAdmission, answer: AdmitAnswer) {
-        self.turn.admission = Some(Admission {
-            admission_id: pending.admission_id,
-            stream_url: answer.stream_url,
-            offset: answer.offset,
-            submission_id: answer.submission_id,
-            prompt: pending.prompt,
-        });
-        self.turn.kernel_kill = None;
-        self.turn.phase = Phase::Waiting;
-        self.watch();
-    }
-
-    fn watch(&mut self) {
-        if let Some(admission) = &self.turn.admission {
-            self.effects.push(TurnEffect::Watch(Watch {
-                iid: self.turn.iid.clone(),
-                stream_url: admission.stream_url.clone(),
-                offset: admission.offset.clone(),
-                submission_id: admission.submission_id.clone(),
-            }));
-        }
-    }
-
-    /// Only `kept: false` under `kept: true` says that the conversation is gone; all else is a failed admission (P-42).
-    fn refused(&mut self, pending: PendingAdmission, status: u16, error: &str, kept: Option<bool>) {
-        // An answer below 500 seated nothing; above, the record may have been made before it failed.
-        if status < 500 {
-            self.turn.live = None;
-        }
-        if !(pending.kept && status == 404 && kept == Some(false)) {
-            return self.fault(faults::admission_refused(status, error));
-        }
-        match pending.prompt {
-            // A continued Turn's first admission: nothing was cut, its prompt goes out again (spec P-51).
-            Prompt::Task => self.admit(Prompt::Task, false),
-            Prompt::ReadmitKept { .. } | Prompt::ReadmitLost => {
-                self.admit_lost(&faults::conversation_not_held());
-            }
-            Prompt::Nudge { .. } | Prompt::Wake => self.admit_again_as_turn(),
-        }
-    }
-
-    /// A nudge or wake found no conversation: nothing was cut, so the task goes out alone (spec P-52).
-    fn admit_again_as_turn(&mut self) {
-        let what = faults::conversation_not_held();
-        if self.turn.frame.task.is_none() {
-            self.fault(faults::conversation_lost_without_task(&what));
-        } else if self.turn.readmissions >= READMISSIONS_MAX {
-            self.fault(faults::lost_too_often(&what));
-        } else {
-            self.turn.readmissions += 1;
-            self.admit(Prompt::Task, false);
-        }
-    }
-
-    /// The conversation is lost after a cut: the task follows the re-admit text, or the Turn faults (spec P-47).
-    fn admit_lost(&mut self, what: &str) {
-        if self.turn.frame.task.is_some() {
-            self.admit(Prompt::ReadmitLost, false);
-        } else {
-            let reason = self.turn.kernel_kill.take().unwrap_or_else(|| faults::conversation_lost_without_task(what));
-            self.fault(reason);
-        }
-    }
-
-    fn settled(&mut self, settlement: Settlement, allowed: &[String]) {
-        self.turn.live = None;
-        let kind = settlement.error.as_ref().map(|error| error.kind.as_str());
-        match (settlement.outcome, kind) {
-            (Outcome::Completed, _) if self.turn.frame.menu_empty => {
-                let text = faults::bounded(settlement.text.unwrap_or_default(), DONE_TEXT_MAX_BYTES);
-                self.effects.push(TurnEffect::Done { text });
-                self.turn.phase = Phase::Ended;
-            }
-            (Outcome::Completed, _) => self.completed(allowed),
-            (Outcome::Failed, Some(error_type::RUNAWAY)) if self.may_reroll() => self.reroll(),
-            (Outcome::Failed, Some(error_type::HARNESS_RESTARTED)) => {
-                let carried = self.turn.admission.as_ref().is_some_and(|admission| admission.prompt.carries_task());
-                self.cut(Cut::Restart { task_unread: carried && settlement.prompted == Some(false) });
-            }
-            (Outcome::Failed, _) => self.fault(faults::settled_failed(settlement.error.as_ref())),
-            (Outcome::Aborted, _) => self.fault(faults::settled_aborted(settlement.error.as_ref())),
-        }
-    }
-
-    /// The model stopped and the Turn is still registered (decision 38).
-    fn completed(&mut self, allowed: &[String]) {
-        if allowed.is_empty() || self.turn.outstanding.is_some() {
-            self.turn.phase = Phase::Idle;
-        } else if self.turn.nudges >= NUDGES_MAX {
-            self.fault(faults::no_pick(allowed));
-        } else {
-            self.turn.nudges += 1;
-            self.effects.push(TurnEffect::Say { attempt: self.turn.nudges, reason: faults::RETRY_NUDGE });
-            self.admit(Prompt::Nudge { allowed: allowed.to_vec() }, true);
-        }
-    }
-
-    fn wake(&mut self) {
-        if self.turn.wakes >= WAKES_MAX {
-            self.fault(faults::wakes_exhausted());
-        } else {
-            self.turn.wakes += 1;
-            self.admit(Prompt::Wake, true);
-        }
-    }
-
-    fn may_reroll(&self) -> bool {
-        let turn = &self.turn;
-        !turn.frame.continued && turn.frame.task.is_some() && !turn.moved && turn.rerolls < REROLLS_MAX
-    }
-
-    fn reroll(&mut self) {
-        self.turn.rerolls += 1;
-        self.turn.iid = self.turn.frame.iid.reroll(self.turn.rerolls);
-        self.effects.push(TurnEffect::Say { attempt: self.turn.rerolls, reason: faults::RETRY_REROLL });
-        self.admit(Prompt::Task, false);
-    }
-
-    /// A cut waits for an outstanding pick's route, then for the Sandbox's word (decisions 34 and 39).
-    fn cut(&mut self, cut: Cut) {
-        if self.turn.outstanding.is_some() {
-            self.turn.phase = Phase::Held { cut };
-        } else {
-            self.turn.phase = Phase::ReadingLastEnd { cut };
-            self.effects.push(TurnEffect::ReadLastEnd);
-        }
-    }
-
-    /// Decision 39: the first kernel kill and three other cuts are re-admitted.
-    fn readmit(&mut self, cut: Cut, last_end: Option<&LastEnd>) {
-        if let Some(end) = last_end.filter(|end| end.oom == Some(true)) {
-            let reason = faults::memory_limit(end);
-            self.turn.kernel_kills += 1;
-            if self.turn.kernel_kills > KERNEL_KILLS_MAX {
-                return self.fault(reason);
-            }
-            self.turn.kernel_kill = Some(reason);
-        } else {
-            if self.turn.readmissions >= READMISSIONS_MAX {
-                return self.fault(match cut {
-                    Cut::Restart { .. } => faults::turn_lost(last_end),
-                    Cut::Lost { submission_id } => faults::lost_too_often(&faults::conversation_lost(&submission_id)),
-                });
-            }
-            self.turn.readmissions += 1;
-        }
-        let attempt = self.turn.readmissions + self.turn.kernel_kills;
-        self.effects.push(TurnEffect::Say { attempt, reason: faults::RETRY_READMIT });
-        match cut {
-            Cut::Restart { task_unread } => self.ask_held(HeldQuestion::Readmit { task_unread }),
-            Cut::Lost { submission_id } => self.admit_lost(&faults::conversation_lost(&submission_id)),
         }
     }
 
@@ -314,18 +209,38 @@ impl Step {
             kept.answer = answer;
         }
         match self.turn.phase.clone() {
-            Phase::Held { cut } => self.cut(cut),
-            Phase::Idle => self.completed(allowed),
+            Phase::Held { cut } => {
+                self.turn.receipt_due = Some(pick_id);
+                self.cut(cut);
+            }
+            Phase::Idle => {
+                self.turn.receipt_due = Some(pick_id); // its call ended without it
+                self.completed(allowed);
+            }
             _ => {}
         }
     }
 
-    fn fault(&mut self, reason: String) {
+    /// The Turn is over in fault. A continued Turn's conversation ends with it, and its next Turn is told (spec P-26).
+    pub fn fault(&mut self, reason: String) {
+        let reason = faults::bounded(reason, faults::REASON_MAX_BYTES);
+        close_admission(&mut self.turn, &mut self.ledger);
         if self.turn.frame.continued {
             self.effects.push(TurnEffect::RaiseEpoch);
+            self.raise_new(&reason);
         }
-        let reason = faults::bounded(reason, faults::REASON_MAX_BYTES);
         self.effects.push(TurnEffect::Fault { reason });
         self.turn.phase = Phase::Ended;
+    }
+
+    /// "This conversation is new": for the conversation's next admission, or for this fresh Turn alone (spec N-78).
+    pub fn raise_new(&mut self, reason: &str) {
+        let frame = &self.turn.frame;
+        let to = if frame.continued {
+            To::Conversation(frame.base.as_str().to_owned())
+        } else {
+            To::Turn(frame.iid.as_str().to_owned())
+        };
+        self.ledger.raise_new(faults::bounded(reason.to_owned(), faults::NEW_REASON_MAX_BYTES), to);
     }
 }

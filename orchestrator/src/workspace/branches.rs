@@ -73,11 +73,15 @@ async fn save_through(
     let commit = git.text(scratch, &["rev-parse", "--verify", SCRATCH_REF]).await?;
     let mut saved = vec![publish(git, slot, scratch, destination, &slot.branch, &commit).await?];
     // A worktree the Agent removed has nothing left to save.
-    if plain_folder(&slot.worktree()).is_ok()
-        && let Some(extra) = commit_worktree(git, slot, scratch, &commit).await?
-    {
-        let name = format!("{}{UNCOMMITTED_SUFFIX}", slot.branch);
-        saved.push(publish(git, slot, scratch, destination, &name, &extra).await?);
+    if plain_folder(&slot.worktree()).is_ok() {
+        let nested = super::nested::nested_repositories(&slot.worktree()).await;
+        if let Some(extra) = commit_worktree(git, slot, scratch, &commit, &nested).await? {
+            let name = format!("{}{UNCOMMITTED_SUFFIX}", slot.branch);
+            saved.push(publish(git, slot, scratch, destination, &name, &extra).await?);
+        }
+        if let Some(last) = saved.last_mut() {
+            last.left_out = nested.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+        }
     }
     Ok(saved)
 }
@@ -112,7 +116,13 @@ async fn borrow_objects(git: &Git, scratch: &Path, destination: &Path) -> Result
 
 /// The worktree's files as a commit on top of `parent`, or `None` when they are the same. Deterministic: a repeat makes the
 /// same commit.
-async fn commit_worktree(git: &Git, slot: &Slot, scratch: &Path, parent: &str) -> Result<Option<String>, SaveError> {
+async fn commit_worktree(
+    git: &Git,
+    slot: &Slot,
+    scratch: &Path,
+    parent: &str,
+    nested: &[PathBuf],
+) -> Result<Option<String>, SaveError> {
     let worktree = slot.worktree();
     let when = git.text(scratch, &["log", "-1", "--format=%ct +0000", parent]).await?;
     let mut variables: Vec<(&str, OsString)> = vec![
@@ -132,7 +142,7 @@ async fn commit_worktree(git: &Git, slot: &Slot, scratch: &Path, parent: &str) -
     run(&["read-tree", parent], None).await?;
     let listing = run(&["ls-files", "--stage", "-z"], None).await?;
     // A nested repository is never looked into: git would run a command inside it.
-    let paths = without_gitlinks(&listing);
+    let paths = without(&listing, nested);
     run(&["add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul"], Some(paths)).await?;
     let trimmed = |out: Vec<u8>| String::from_utf8_lossy(&out).trim().to_owned();
     let tree = trimmed(run(&["write-tree"], None).await?);
@@ -144,14 +154,16 @@ async fn commit_worktree(git: &Git, slot: &Slot, scratch: &Path, parent: &str) -
     Ok(Some(trimmed(run(&["commit-tree", &tree, "-p", parent, "-m", &message], None).await?)))
 }
 
-/// Everything, less the nested repositories of an index listing, as NUL-separated pathspecs.
-fn without_gitlinks(listing: &[u8]) -> Vec<u8> {
+/// Everything, less the nested repositories of an index listing and those found in the worktree, as NUL-separated
+/// pathspecs.
+fn without(listing: &[u8], nested: &[PathBuf]) -> Vec<u8> {
+    let links = listing.split(|b| *b == 0).filter(|e| e.starts_with(GITLINK_MODE));
+    let links = links.filter_map(|entry| Some(&entry[entry.iter().position(|b| *b == b'\t')? + 1..]));
+    let found = nested.iter().map(|path| path.as_os_str().as_encoded_bytes());
     let mut out = b".".to_vec();
-    for entry in listing.split(|b| *b == 0).filter(|e| e.starts_with(GITLINK_MODE)) {
-        if let Some(tab) = entry.iter().position(|b| *b == b'\t') {
-            out.extend_from_slice(b"\0:(top,exclude,literal)");
-            out.extend_from_slice(&entry[tab + 1..]);
-        }
+    for path in links.chain(found) {
+        out.extend_from_slice(b"\0:(top,exclude,literal)");
+        out.extend_from_slice(path);
     }
     out
 }
@@ -194,6 +206,8 @@ async fn publish(
             repository: destination.to_string_lossy().into_owned(),
             branch: name,
             commit: commit.to_owned(),
+            left_out: Vec::new(),
+            kept: None,
         });
     }
     Err(taken())
@@ -283,6 +297,8 @@ mod tests {
     #[test]
     fn nested_repositories_are_left_out() {
         let listing = b"100644 aaaa 0\ta.txt\x00160000 bbbb 0\tsub dir\x00";
-        assert_eq!(without_gitlinks(listing), b".\0:(top,exclude,literal)sub dir");
+        assert_eq!(without(listing, &[]), b".\0:(top,exclude,literal)sub dir");
+        let expected = b".\0:(top,exclude,literal)sub dir\0:(top,exclude,literal)new/one";
+        assert_eq!(without(listing, &["new/one".into()]), expected);
     }
 }

@@ -4,13 +4,12 @@
 //! So a process of the Agent that finds the socket has no voice.
 
 use super::providers::Providers;
-use axum::extract::connect_info::{ConnectInfo, Connected};
+use crate::api::listen::{self, HEAD_LIMIT, Seat};
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use axum::serve::IncomingStream;
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use jr2_shared::harness::{ErrorBody, token_digest};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -24,6 +23,8 @@ use tokio::sync::watch;
 const BUSY_LIMIT: Duration = Duration::from_secs(2);
 /// Pause between two tries.
 const BUSY_POLL: Duration = Duration::from_millis(10);
+/// Longest time a connection of the Harness may rest, or take for a request's head: longer than its own pool keeps one.
+const HARNESS_HEAD_LIMIT: Duration = Duration::from_mins(2);
 /// Where providers are.
 const PROVIDERS_PREFIX: &str = "/providers/";
 
@@ -39,6 +40,12 @@ impl Voice {
     /// The bearer of this Sandbox token, from the process whose pid is stored later.
     pub fn new(sandbox_token: &str) -> Self {
         Self { token_digest: token_digest(sandbox_token).into(), pid: Arc::default() }
+    }
+
+    /// The process is the Sandbox's Harness.
+    fn is(&self, peer: Peer) -> bool {
+        let harness = self.pid.load(Ordering::Acquire);
+        harness != 0 && peer.pid == Some(harness)
     }
 }
 
@@ -66,19 +73,27 @@ pub async fn bind(path: &Path) -> std::io::Result<UnixListener> {
 }
 
 /// Serves a Sandbox's Custodian: the given control routes behind the token, and the providers.
-pub fn serve(listener: UnixListener, voice: Voice, control: Router, providers: &Arc<Providers>) -> Custodian {
+pub fn serve(
+    listener: UnixListener,
+    voice: Voice,
+    control: Router,
+    providers: &Arc<Providers>,
+    sandbox: &str,
+) -> Custodian {
     let (stop, mut stopped) = watch::channel(());
-    let app = control.merge(providers.router()).layer(axum::middleware::from_fn_with_state(voice, admit));
-    let service = app.into_make_service_with_connect_info::<Peer>();
+    let app = control.merge(providers.router(sandbox));
+    let app = app.layer(axum::middleware::from_fn_with_state(voice.clone(), admit));
+    let seat = move |stream: &UnixStream| {
+        let peer = Peer { pid: stream.peer_cred().ok().and_then(|c| c.pid()) };
+        // The Harness's connections rest between two model calls; nobody else's have a reason to.
+        let head_limit = if voice.is(peer) { HARNESS_HEAD_LIMIT } else { HEAD_LIMIT };
+        Seat { router: app.clone().layer(Extension(peer)), head_limit }
+    };
     let until = async move {
         // The sender never sends: this ends when it is dropped.
         while stopped.changed().await.is_ok() {}
     };
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, service).with_graceful_shutdown(until).await {
-            tracing::error!(%error, "custodian.ended");
-        }
-    });
+    tokio::spawn(listen::serve(listener, seat, until));
     Custodian { _stop: stop }
 }
 
@@ -88,21 +103,9 @@ struct Peer {
     pid: Option<i32>,
 }
 
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        Self { pid: stream.io().peer_cred().ok().and_then(|c| c.pid()) }
-    }
-}
-
-async fn admit(
-    State(voice): State<Voice>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let harness = voice.pid.load(Ordering::Acquire);
-    if harness == 0 || peer.pid != Some(harness) {
-        tracing::warn!(peer = peer.pid, harness, "custodian.refused_process");
+async fn admit(State(voice): State<Voice>, Extension(peer): Extension<Peer>, request: Request, next: Next) -> Response {
+    if !voice.is(peer) {
+        tracing::warn!(peer = peer.pid, "custodian.refused_process");
         return refuse(StatusCode::FORBIDDEN, "jr2 custodian: only this Sandbox's Harness may speak here");
     }
     if !request.uri().path().starts_with(PROVIDERS_PREFIX) {

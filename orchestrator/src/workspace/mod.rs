@@ -6,6 +6,8 @@ mod control;
 mod git;
 pub mod local;
 mod name;
+mod nested;
+mod outages;
 mod providers;
 
 pub use local::{LocalLimits, LocalOptions, LocalProvider};
@@ -74,6 +76,7 @@ pub struct ProvisionError {
 
 /// Where a branch went at teardown (decision 47).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SavedBranch {
     /// The slot.
     pub slot: String,
@@ -83,6 +86,21 @@ pub struct SavedBranch {
     pub branch: String,
     /// The commit.
     pub commit: String,
+    /// Folders of the worktree that are repositories of their own and not in the branch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
+    /// The Workspace's directory, kept because it holds what was left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
+}
+
+impl SavedBranch {
+    /// What is not in the branch and where it is, for people.
+    pub fn left_out_words(&self) -> Option<String> {
+        let kept = self.kept.as_ref()?;
+        let folders = self.left_out.join(", ");
+        Some(format!("without {folders}: a git repository of its own; the Workspace is kept at {kept}"))
+    }
 }
 
 /// How a Harness is dialled.
@@ -94,7 +112,7 @@ pub struct HarnessEndpoint {
     pub token: String,
 }
 
-/// How a Harness process last ended (spec 9.11; the kernel-kill part comes with notices).
+/// How a Harness process last ended (spec O-6). A provider keeps it until the Harness ends again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastEnd {
@@ -104,6 +122,12 @@ pub struct LastEnd {
     pub oom: Option<bool>,
     /// A sentence for fault reasons.
     pub reason: String,
+    /// When it ended, in milliseconds since the epoch; later ends of one Sandbox have later instants.
+    #[serde(default)]
+    pub at: u64,
+    /// The Sandbox's memory limit as a Size is written, where one was enforced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
 }
 
 /// What a provider tells the run host, unasked.
@@ -115,6 +139,15 @@ pub enum SandboxEvent {
         name: String,
         /// How the old one ended.
         last_end: LastEnd,
+    },
+    /// A model provider does not answer the Sandbox's Agents, or answers again.
+    Model {
+        /// The Sandbox.
+        name: String,
+        /// The provider.
+        provider: String,
+        /// Why not, in a few words; `None` = it answers again.
+        cause: Option<String>,
     },
     /// The Sandbox's directory is gone: `workspace.lost`.
     Lost {
@@ -155,8 +188,13 @@ pub trait SandboxProvider: Send + Sync + 'static {
     fn sandbox_of(&self, token: &str) -> Option<String>;
     /// How to dial the Harness of a Sandbox that is up, or `None`.
     fn endpoint(&self, name: &str) -> Option<HarnessEndpoint>;
+    /// How the Harness of a Sandbox last ended. It stays until the Harness ends again, over restarts of the Orchestrator
+    /// too: reading does not clear it.
+    fn last_end(&self, name: &str) -> Option<LastEnd>;
     /// The Instance Harness for Menu-only Agents; started at the first call.
     fn instance_harness(&self) -> ProviderFuture<'_, Result<HarnessEndpoint, ProvisionError>>;
+    /// The answer of a teardown is saved in the run's row: what was kept to repeat it goes.
+    fn forget(&self, _name: &str, _uid: &str) {}
     /// Removes Sandboxes that are not in `live` (boot and hourly, decision 42).
     fn sweep<'a>(&'a self, live: &'a [String]) -> ProviderFuture<'a, usize>;
     /// The Orchestrator stops: keep every Sandbox and its Harness running, only let go.

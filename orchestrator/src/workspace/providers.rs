@@ -1,6 +1,8 @@
 //! `/providers/<id>/…`: a streaming proxy to one model provider that swaps the Stand-in for the key (spec X-13,
 //! decision 15). The Harness never holds a key, and the key never goes anywhere but to its provider.
 
+use super::SandboxEvent;
+use super::outages::Outages;
 use axum::body::Body;
 use axum::extract::{Path as UrlPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -11,6 +13,7 @@ use jr2_shared::harness::{ErrorBody, HEADER_CUSTODIAN, HarnessConfig, Provider};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
 
 /// Largest request body in bytes: beyond any context window's text.
 const REQUEST_MAX_BYTES: u64 = 32 << 20;
@@ -117,11 +120,14 @@ struct Upstream {
 }
 
 /// Every provider of the Instance, ready to be dialled.
-pub struct Providers(BTreeMap<String, Upstream>);
+pub struct Providers {
+    all: BTreeMap<String, Upstream>,
+    outages: Outages,
+}
 
 impl Providers {
     /// Checks the providers and makes their clients.
-    pub fn new(bindings: Vec<ProviderBinding>) -> Result<Self, ProviderError> {
+    pub fn new(bindings: Vec<ProviderBinding>, events: UnboundedSender<SandboxEvent>) -> Result<Self, ProviderError> {
         // A second call finds the first one's provider: either will do.
         crate::tls::install();
         let mut all = BTreeMap::new();
@@ -137,12 +143,12 @@ impl Providers {
                 return Err(ProviderError::Twice(id));
             }
         }
-        Ok(Self(all))
+        Ok(Self { all, outages: Outages::new(events) })
     }
 
     /// What the Harness is told: paths on the Custodian and Stand-ins.
     pub fn harness_config(&self) -> HarnessConfig {
-        let providers = self.0.iter().map(|(id, upstream)| Provider {
+        let providers = self.all.iter().map(|(id, upstream)| Provider {
             base_url: format!("/providers/{id}"),
             stand_in: upstream.binding.stand_in(),
             ..upstream.binding.provider.clone()
@@ -151,8 +157,9 @@ impl Providers {
     }
 
     /// The routes.
-    pub fn router(self: &Arc<Self>) -> Router {
-        Router::new().route("/providers/{id}/{*path}", axum::routing::any(forward)).with_state(self.clone())
+    pub fn router(self: &Arc<Self>, sandbox: &str) -> Router {
+        let state = (self.clone(), Arc::from(sandbox));
+        Router::new().route("/providers/{id}/{*path}", axum::routing::any(forward)).with_state(state)
     }
 }
 
@@ -185,11 +192,11 @@ fn client(base: &reqwest::Url) -> reqwest::Result<reqwest::Client> {
 }
 
 async fn forward(
-    State(all): State<Arc<Providers>>,
+    State((providers, sandbox)): State<(Arc<Providers>, Arc<str>)>,
     UrlPath((id, _)): UrlPath<(String, String)>,
     request: Request,
 ) -> Response {
-    let Some(upstream) = all.0.get(&id) else {
+    let Some(upstream) = providers.all.get(&id) else {
         return refuse(StatusCode::NOT_FOUND, format!("there is no provider `{id}`"));
     };
     let (parts, body) = request.into_parts();
@@ -211,13 +218,24 @@ async fn forward(
         outgoing = outgoing.body(bounded(body));
     }
     match outgoing.send().await {
-        Ok(answer) => pass_on(answer),
+        Ok(answer) => {
+            providers.outages.heard(&sandbox, &id, refusal(answer.status()));
+            pass_on(answer)
+        }
         Err(error) => {
+            let cause = if error.is_connect() { "it cannot be reached" } else { "the connection broke" };
+            providers.outages.heard(&sandbox, &id, Some(cause.to_owned()));
             tracing::warn!(provider = %id, error = %chain(&error.without_url()), "custodian.provider_unreachable");
             let body = ErrorBody { error: format!("the provider `{id}` cannot be reached"), kept: None };
             (StatusCode::BAD_GATEWAY, [(HEADER_CUSTODIAN, "unreachable")], Json(body)).into_response()
         }
     }
+}
+
+/// Why an answer is no word of a model: the server failed, or takes no more.
+fn refusal(status: StatusCode) -> Option<String> {
+    let refuses = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+    refuses.then(|| format!("HTTP {}", status.as_u16()))
 }
 
 /// The target below the base URL, or `None` when the path could mean another place.

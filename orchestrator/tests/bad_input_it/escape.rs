@@ -128,6 +128,9 @@ async fn an_agent_cannot_approve_its_own_gate() {
     assert_eq!(status["context"]["fault"], "", "{results:#?}");
     assert!(results.len() >= ATTACKS.len(), "every attack ran: {results:#?}");
     assert_eq!(status["gates"][0]["gate"], "both.door.ask", "the Gate is open still: {status}");
+    let shown = folder.command(&["status", &run]).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("isolation of ws-") && shown.contains("system calls"), "{shown}");
     let secrets = [folder.token(), sandbox_secret(&folder, "harnessToken"), sandbox_secret(&folder, "sandboxToken")];
     for (result, attack) in results.iter().zip(ATTACKS) {
         for secret in &secrets {

@@ -216,3 +216,34 @@ async fn without_the_token_there_is_shape_and_nothing_else() {
     assert!(whole.as_str().unwrap().contains("hidden-meta"), "the token's feed says it: {whole}");
     refused(folder.stranger("GET", &format!("/workflows/other/runs/{run}/events")).await, 404);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn odd_paths_and_queries_are_refused_in_json() {
+    let folder = Folder::new(SETTINGS, &[("ask", ASK)]);
+    let _server = folder.start().await;
+    for path in ["/runs/%ff", "/runs/%ff%fe/events", "/workflows/%ff", "/agents/%ff/surface", "/runs/resolve"] {
+        let error = refused(folder.get(path).await.unwrap(), 400);
+        assert!(!error.contains("panicked"), "{path}: {error}");
+    }
+    refused(folder.get("/runs/a%2Fb%2Fc").await.unwrap(), 404);
+    refused(folder.get("/runs/abcd/history?from=x").await.unwrap(), 400);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_may_be_as_large_as_the_store_takes_and_a_key_is_one_request() {
+    let folder = Folder::new(SETTINGS, &[("ask", ASK)]);
+    let _server = folder.start().await;
+    let program = format!("workflow: [\n# {}", "x".repeat(4 << 20));
+    let error = refused(folder.post("/runs", &json!({ "program": program })).await.unwrap(), 400);
+    assert!(error.contains("does not check"), "{error}");
+    let program = "x".repeat(18 << 20);
+    refused(folder.post("/runs", &json!({ "program": program })).await.unwrap(), 413);
+    let start = async |n: u32| {
+        let request = folder.client().post(format!("{}/workflows/ask/runs", folder.url())).bearer_auth(folder.token());
+        answer(request.header("idempotency-key", "k").json(&json!({ "n": n }))).await.unwrap()
+    };
+    let (first, again) = (start(1).await, start(1).await);
+    assert_eq!((first.0, again.0, &first.1), (201, 201, &again.1));
+    let error = refused(start(2).await, 422);
+    assert!(error.contains("another input"), "{error}");
+}

@@ -51,6 +51,19 @@ async fn a_client_that_sends_a_byte_a_second_blocks_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_a_head_holds_no_connection_for_ever() {
+    let folder = Folder::new(SETTINGS, &[("ask", ASK)]);
+    let _server = folder.start().await;
+    let mut peer = TcpStream::connect(folder.address()).await.unwrap();
+    peer.write_all(b"GET /healthz HTTP/1.1\r\nhost:").await.unwrap();
+    let begun = Instant::now();
+    let mut answer = Vec::new();
+    let read = tokio::time::timeout(PATIENCE, peer.read_to_end(&mut answer)).await;
+    assert!(read.is_ok(), "half a head holds its connection");
+    assert!(begun.elapsed() > Duration::from_secs(5), "a slow head gets its time");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn oversized_and_broken_requests_end_their_own_connection() {
     let folder = Folder::new(SETTINGS, &[("ask", ASK)]);
     let _server = folder.start().await;

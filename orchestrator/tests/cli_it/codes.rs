@@ -50,19 +50,57 @@ fn usage_is_2() {
 }
 
 #[test]
-fn bad_input_and_short_prefixes_are_1_and_lose_nothing() {
+fn bad_input_is_1_and_loses_nothing() {
     let rig = Rig::asking();
     rig.run(&["run", "ask", "--input", "count=many"]).expect(1).says("does not fit");
     rig.run(&["runs"]).expect(0).says("There are no runs.");
     rig.run(&["run", "ask"]).expect(3);
     let runs = rig.run(&["runs", "--json"]).expect(0).json();
     let run = runs["runs"][0]["runId"].as_str().unwrap().to_owned();
-    rig.run(&["status", &run[..3]]).expect(1).says("too short");
     rig.run(&["send", &run, "--gate", "asking", "--event", "refuse"]).expect(1).says("invalid \"refuse\" payload");
     rig.run(&["send", &run, "--gate", "asking", "--event", "nothing"]).expect(1).says("accepts: agree, refuse");
     rig.run(&["send", &run, "--gate", "other", "--event", "agree"]).expect(5).says("no open gate");
     rig.run(&["send", &run, "--event", "agree", "--activation", "asking#7"]).expect(1).says("asking#1");
     rig.run(&["send", &run, "--event", "agree"]).expect(0);
+}
+
+#[test]
+fn a_malformed_run_is_2_and_an_unknown_one_5() {
+    let rig = Rig::asking();
+    for command in ["status", "logs", "history", "replay", "adopt", "cancel"] {
+        for bad in ["abc", "", "ABCD", "abc1", "../..", "%ff%ff", &"a".repeat(27)] {
+            assert_eq!(rig.run(&[command, bad]).code, Some(2), "{command} {bad}");
+        }
+    }
+    rig.run(&["status", "abc"]).expect(2).says("too short");
+    rig.run(&["status", "abcd"]).expect(5);
+    // The command line is read before the run is looked for.
+    rig.run(&["send", "abcd", "--event", "agree", "--payload", "{"]).expect(2).says("no JSON");
+    rig.run(&["send", "abcd", "--event", "agree", "--field", "x"]).expect(2).says("has no `=`");
+}
+
+#[test]
+fn results_that_stdout_does_not_take_are_a_failure() {
+    let rig = Rig::asking();
+    let folder = super::rig::programs();
+    let jr2 = folder.join("jr2");
+    for line in ["runs --json", "schema", "check workflows/ask.yaml --json", "version"] {
+        let ended = rig.shell(&format!("{} {line} > /dev/full", jr2.display())).expect(1);
+        assert!(ended.err.contains("could not be written to stdout"), "{line}: {}", ended.err);
+    }
+    // Nobody reads: as quiet as other tools, and no success.
+    let closed = rig.shell(&format!("(sleep 0.2; {} schema; echo $? >&2) | true", jr2.display()));
+    assert_eq!(closed.err.trim(), "141");
+    // A code that says more stays.
+    rig.shell(&format!("{} run ask --json > /dev/full", jr2.display())).expect(1).says("stdout");
+}
+
+#[test]
+fn what_is_no_file_is_not_checked() {
+    let rig = Rig::asking();
+    rig.shell("mkfifo pipe").expect(0);
+    rig.run(&["check", "pipe"]).expect(2).says("pipe is no regular file");
+    rig.run(&["check", "workflows"]).expect(2).says("no regular file");
 }
 
 #[test]
@@ -162,4 +200,48 @@ fn a_store_is_exported_and_imported() {
     rig.run(&["store", "import", "out.jsonl", "--dir", "b"]).expect(0).says("1 rows imported");
     rig.run(&["runs", "--dir", "b"]).expect(0).says("ask");
     rig.run(&["store", "verify", "--dir", "b"]).expect(0);
+}
+
+/// Commands in a Workspace of its own.
+fn keeping(command: &str) -> String {
+    format!(
+        "workflow: keep\n\
+         input: {{ type: object, required: [repo], properties: {{ repo: {{ type: string }} }} }}\n\
+         workspace: {{ repos: {{ target: '{{{{ input.repo }}}}' }}, branch: 'jr2/{{{{ run.id }}}}' }}\n\
+         initial: work\n\
+         states:\n  \
+           work: {{ do: {{ command: '{command}', timeout: 60s }}, on: {{ done.do: done, error.do: failed }} }}\n  \
+           done: {{ final: true }}\n  \
+           failed: {{ final: true, output: {{ failed: true }} }}\n"
+    )
+}
+
+#[test]
+fn a_kept_workspace_is_shown_with_its_place_and_the_reason() {
+    let rig = Rig::new();
+    let repo = rig.dir().join("repo");
+    let make = "mkdir repo && cd repo && git init -q -b main && git -c user.name=t -c user.email=t@t commit -q --allow-empty -m one";
+    rig.shell(make).expect(0);
+    let input = format!("repo={}", repo.display());
+    rig.write("workflows/keep.yaml", &keeping("git init -q nested && echo x > beside.txt"));
+    let status = rig.run(&["run", "keep", "--input", &input, "--json"]).expect(0).json();
+    let run = status["runId"].as_str().unwrap();
+    let last = status["branches"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(last["leftOut"], serde_json::json!(["nested"]), "{status:#}");
+    let place = last["kept"].as_str().unwrap();
+    assert!(std::path::Path::new(place).is_dir());
+    let shown = rig.run(&["status", run]).expect(0);
+    shown.says("without nested: a git repository of its own").says(place);
+    // Nothing can be saved: the source went away while the run was at its Gate.
+    let gone =
+        keeping("true").replace("done: { final: true }", "done: { gate: {}, on: { go: end } }\n  end: { final: true }");
+    rig.write("workflows/keep.yaml", &format!("{gone}events: {{ go: {{ from: external }} }}\n"));
+    let run =
+        rig.run(&["run", "keep", "--input", &input, "--json"]).expect(3).json()["runId"].as_str().unwrap().to_owned();
+    std::fs::rename(&repo, rig.dir().join("away")).unwrap();
+    rig.run(&["send", &run, "--event", "go"]).expect(0);
+    let status = rig.run(&["status", &run, "--json"]).expect(0).json();
+    let why = status["keptWorkspaces"][0].as_str().unwrap_or_else(|| panic!("{status:#}"));
+    assert!(why.contains("could not be saved") && why.contains(".jr2/workspaces/"), "{why}");
+    rig.run(&["status", &run]).expect(0).says("a Workspace is kept: ");
 }

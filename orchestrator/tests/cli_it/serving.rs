@@ -75,6 +75,17 @@ fn without_a_server_a_run_parks_and_is_sent_on() {
 }
 
 #[test]
+fn a_send_without_a_server_says_only_what_is_new() {
+    let rig = Rig::asking();
+    let again = ASK.replace("agree: done", "agree: { to: asking, emit: { type: heard } }");
+    rig.write("workflows/ask.yaml", &again);
+    let parked = rig.run(&["run", "ask"]).expect(3).says("Gate asking#1 is open");
+    let line = parked.err.lines().find(|l| l.contains("--event agree")).unwrap().trim().to_owned();
+    let sent = rig.shell(&line).expect(3).says("Gate asking#2 is open").says("heard");
+    assert!(!sent.err.contains("Gate asking#1 is open"), "{}", sent.err);
+}
+
+#[test]
 fn an_address_that_went_to_another_folder_s_server_is_not_believed() {
     let (rig, other) = (Rig::asking(), Rig::asking());
     let (_server, url) = serve(&other);

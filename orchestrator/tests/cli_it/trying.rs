@@ -41,6 +41,8 @@ fn a_try_ends_in_one_commit_and_one_gate() {
     ended.says("is saved in");
     assert!(harnesses(&rig.dir()).is_empty());
     assert!(!rig.dir().join("t/try.json").exists());
+    let left: Vec<_> = std::fs::read_dir(rig.dir().join("t/.jr2/sandboxes")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "an ended run left {left:?}");
 }
 
 #[test]
@@ -95,4 +97,42 @@ fn a_reviewer_s_note_is_worked_on_without_a_server() {
     let repo = Path::new(ended["branches"][0]["repository"].as_str().unwrap());
     let range = format!("main..{}", ended["branches"][0]["branch"].as_str().unwrap());
     assert_eq!(git(repo, &["rev-list", "--count", &range]), "2");
+}
+
+/// A model server that answers each of these statuses once, the last one for ever.
+fn model(statuses: &'static [u16]) -> String {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let Ok(mut stream) = stream else { return };
+            let status = statuses[number.min(statuses.len() - 1)];
+            // One read holds the head; the answer closes the connection.
+            let _ = stream.read(&mut [0; 8_192]);
+            let body = "{\"error\":{\"message\":\"no\"}}";
+            let head = format!("HTTP/1.1 {status} No\r\ncontent-type: application/json\r\nconnection: close");
+            let _ = write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+    });
+    url
+}
+
+#[test]
+fn a_refusing_model_is_said_and_a_given_up_try_leaves_no_branch() {
+    let rig = Rig::new();
+    let repo = rig.dir().join("mine");
+    std::fs::create_dir(&repo).unwrap();
+    git(&repo, &["init", "-q", "-b", "main"]);
+    let commit = ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "--allow-empty", "-m", "one"];
+    git(&repo, &commit);
+    let url = model(&[503, 400]);
+    let args = ["try", "--yes", "--dir", "t", "--repo", "mine", "--test", "false", "--model-url", &url, "--model", "m"];
+    let ended = rig.run(&args);
+    assert_eq!(ended.code, Some(4), "{}", ended.err);
+    let ended = ended.says("does not answer (HTTP 503), trying again").says("answers again");
+    assert_eq!(ended.err.matches("trying again").count(), 1, "{}", ended.err);
+    assert_eq!(git(&repo, &["for-each-ref", "--format=%(refname:short)", "refs/heads"]), "main");
 }

@@ -1,6 +1,6 @@
 //! A real `jr2 serve` in a folder of its own, on a port that outlives its processes.
 
-// Two test binaries use this file, each a part of it.
+// Several test binaries use this file, each a part of it.
 #![allow(dead_code)]
 
 use serde_json::Value;
@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+/// The `jr2` that is meant when it is not this package's own; its `jr2-harness` lies beside it.
+pub static PROGRAM: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
 /// How long anything may take that has to happen.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 /// Pause between two looks at a condition.
@@ -68,10 +70,11 @@ impl Folder {
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let program = Path::new(env!("CARGO_BIN_EXE_jr2"));
+        let built = option_env!("CARGO_BIN_EXE_jr2").map(PathBuf::from);
+        let program = PROGRAM.get().cloned().or(built).expect("the test says which `jr2` it means");
         let harness = program.with_file_name("jr2-harness");
         assert!(harness.is_file(), "{} is missing: `cargo build -p jr2-harness` makes it", harness.display());
-        let mut command = Command::new(program);
+        let mut command = Command::new(&program);
         command.arg("--dir").arg(&self.dir).args(arguments).env_clear();
         for name in ["PATH", "LANG", "TZ", "LLVM_PROFILE_FILE"] {
             if let Some(value) = std::env::var_os(name) {

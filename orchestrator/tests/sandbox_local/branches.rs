@@ -27,6 +27,10 @@ async fn the_branch_is_fetched_and_everything_else_goes() {
     assert!(!runs(pid) && !runs(stray), "a process is left");
     assert!(!rig.state.join("workspaces/ws-a").exists());
     assert_eq!(provider.teardown(&spec, &made.uid).await.unwrap(), saved, "a repeat answers the same");
+    provider.forget("ws-a", "wrong-uid");
+    assert!(rig.record_path("ws-a").exists());
+    provider.forget("ws-a", &made.uid);
+    assert!(!rig.record_path("ws-a").exists(), "the row has the answer now");
     assert!(std::fs::read_dir(rig.state.join("scratch")).unwrap().next().is_none());
     // The same name again is a new Sandbox.
     let again = provider.provision(&spec).await.unwrap();
@@ -106,6 +110,39 @@ async fn uncommitted_work_gets_a_branch_of_its_own_and_nothing_the_agent_configu
     assert_eq!(changes, "A\t.gitattributes\nM\ta.txt\nD\tb.txt\nA\tnew dir/c.txt");
     assert_eq!(git(&rig.source, &["show", "jr2/fix-uncommitted:a.txt"]), "changed");
     assert_eq!(git(&rig.source, &["log", "-1", "--format=%an", "jr2/fix-uncommitted"]), "jr2 agent");
+}
+
+#[tokio::test]
+async fn a_nested_repository_is_left_out_and_keeps_its_workspace() {
+    let rig = Rig::new();
+    let provider = rig.provider();
+    let spec = rig.spec("ws-a");
+    let made = provider.provision(&spec).await.unwrap();
+    let tree = worktree(&made);
+    std::fs::write(tree.join("a.txt"), "changed\n").unwrap();
+    for nested in ["empty", "deep/er"] {
+        std::fs::create_dir_all(tree.join(nested)).unwrap();
+        git(&tree.join(nested), &["init", "-q"]);
+    }
+    commit(&tree.join("deep/er"), "own.txt", "own\n");
+    std::fs::write(tree.join("deep/beside.txt"), "beside\n").unwrap();
+    let saved = provider.teardown(&spec, &made.uid).await.unwrap();
+    let changes = git(&rig.source, &["diff", "--name-status", "jr2/fix", "jr2/fix-uncommitted"]);
+    assert_eq!(changes, "M\ta.txt\nA\tdeep/beside.txt", "the rest is saved");
+    let last = saved.last().unwrap();
+    assert_eq!(last.left_out, ["deep/er", "empty"]);
+    let dir = rig.state.join("workspaces/ws-a");
+    assert_eq!(last.kept.as_deref(), dir.to_str());
+    assert!(last.left_out_words().unwrap().contains("deep/er, empty"));
+    assert!(tree.join("deep/er/own.txt").exists());
+    assert_eq!(provider.teardown(&spec, &made.uid).await.unwrap(), saved, "a repeat answers the same");
+    assert_eq!(provider.sweep(&[]).await, 0);
+    assert!(tree.exists() && rig.record_path("ws-a").exists());
+    for nested in ["empty", "deep/er"] {
+        std::fs::remove_dir_all(tree.join(nested)).unwrap();
+    }
+    assert_eq!(provider.sweep(&[]).await, 1, "once nothing is left out, it goes");
+    assert!(!dir.exists());
 }
 
 #[tokio::test]

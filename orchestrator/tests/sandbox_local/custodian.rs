@@ -6,7 +6,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::any;
-use jr2_orchestrator::workspace::{ProviderBinding, ProviderKey, SandboxProvider};
+use jr2_orchestrator::workspace::{ProviderBinding, ProviderKey, SandboxEvent, SandboxProvider};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, mpsc};
 
@@ -112,4 +112,42 @@ async fn a_stream_flows_chunk_by_chunk_with_the_key_in_place_of_the_stand_in() {
     let open = through_harness(&sandboxes, "ws-a", &call("GET", "/providers/open/models", "sandbox")).await;
     assert_eq!(open.status(), 200);
     assert_eq!(upstream.seen.lock().unwrap()[1].1, "", "the Sandbox token never leaves");
+}
+
+#[tokio::test]
+async fn a_model_that_does_not_answer_is_said_once_and_so_is_its_return() {
+    let answers = Arc::new(std::sync::atomic::AtomicU16::new(503));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}/v1", listener.local_addr().unwrap());
+    let told = answers.clone();
+    let app = Router::new().fallback(any(move || async move {
+        axum::http::StatusCode::from_u16(told.load(std::sync::atomic::Ordering::Acquire)).unwrap()
+    }));
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let mut rig = Rig::new();
+    rig.providers =
+        vec![provider("busy", &base, ProviderKey::None), provider("dead", "http://127.0.0.1:1/v1", ProviderKey::None)];
+    let sandboxes = rig.provider();
+    sandboxes.provision(&rig.spec("ws-a")).await.unwrap();
+    let ask = async |id: &str| {
+        through_harness(&sandboxes, "ws-a", &call("POST", &format!("/providers/{id}/chat"), "x")).await.status()
+    };
+    for _ in 0..3 {
+        assert_eq!(ask("busy").await, 503);
+    }
+    answers.store(200, std::sync::atomic::Ordering::Release);
+    for _ in 0..2 {
+        assert_eq!(ask("busy").await, 200);
+    }
+    ask("dead").await;
+    let mut said = Vec::new();
+    for _ in 0..3 {
+        let SandboxEvent::Model { name, provider, cause } = rig.event().await else { panic!("no word on a model") };
+        assert_eq!(name, "ws-a");
+        said.push((provider, cause));
+    }
+    let cause = |text: &str| Some(text.to_owned());
+    let expected = [("busy", cause("HTTP 503")), ("busy", None), ("dead", cause("it cannot be reached"))];
+    assert_eq!(said, expected.map(|(id, cause)| (id.to_owned(), cause)));
+    assert!(rig.events.try_recv().is_err());
 }

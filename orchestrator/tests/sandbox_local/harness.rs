@@ -1,6 +1,6 @@
 //! The Harness process: watched, restarted, adopted, and never given a secret.
 
-use crate::rig::{Call, Rig, kill, runs, through_harness, until, worktree};
+use crate::rig::{Call, Rig, commit, git, kill, runs, through_harness, until, worktree};
 use jr2_orchestrator::workspace::{INSTANCE_HARNESS, LocalProvider, SandboxEvent, SandboxProvider};
 use jr2_orchestrator::workspace::{ProviderBinding, ProviderKey};
 use std::process::Command;
@@ -22,8 +22,13 @@ async fn a_killed_harness_is_started_again_and_said() {
     let SandboxEvent::HarnessRestarted { name, last_end } = rig.event().await else { panic!("not restarted") };
     assert_eq!((name.as_str(), last_end.exit_code, last_end.oom), ("ws-a", 137, None));
     assert_ne!(rig.pid("ws-a"), first);
+    assert_eq!(provider.last_end("ws-a"), Some(last_end.clone()));
+    assert_eq!(provider.last_end("ws-a"), Some(last_end.clone()), "reading does not clear it");
+    assert!(last_end.at > 0 && last_end.limit.is_none(), "{last_end:?}: nothing enforces a limit here");
     assert!(worktree(&made).join("half-done.txt").exists());
     answers(&provider, "ws-a").await;
+    provider.release().await;
+    assert_eq!(rig.provider().last_end("ws-a"), Some(last_end), "it survives the Orchestrator");
 }
 
 #[tokio::test]
@@ -56,6 +61,66 @@ async fn a_crash_loop_loses_the_sandbox_once() {
     assert!(message.contains("told to crash"), "{message}");
     assert!(provider.endpoint("ws-a").is_none());
     assert!(rig.events.try_recv().is_err());
+}
+
+/// What a lost Sandbox left: its directory, sockets, log and record.
+fn leftovers(rig: &Rig, name: &str, sockets: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let all = [
+        rig.state.join("workspaces").join(name),
+        sockets.to_owned(),
+        rig.state.join(format!("logs/{name}.log")),
+        rig.record_path(name),
+    ];
+    all.into_iter().filter(|path| path.exists()).collect()
+}
+
+fn sockets(provider: &LocalProvider, name: &str) -> std::path::PathBuf {
+    let url = provider.endpoint(name).unwrap().url;
+    std::path::Path::new(url.strip_prefix("unix:").unwrap()).parent().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn after_a_crash_loop_the_work_is_saved_and_nothing_is_left() {
+    let mut rig = Rig::new();
+    let provider = rig.provider();
+    let made = provider.provision(&rig.spec("ws-a")).await.unwrap();
+    let sockets = sockets(&provider, "ws-a");
+    let head = commit(&worktree(&made), "fix.txt", "fixed\n");
+    std::fs::write(worktree(&made).join("half-done.txt"), "x").unwrap();
+    std::fs::write(rig.state.join("workspaces/ws-a/tmp/crash"), "").unwrap();
+    kill(rig.pid("ws-a"));
+    let SandboxEvent::Lost { message, .. } = rig.event().await else { panic!("not lost") };
+    let source = rig.source.display();
+    assert!(message.contains(&format!("branch jr2/fix is saved in {source}")), "{message}");
+    assert!(message.contains(&format!("branch jr2/fix-uncommitted is saved in {source}")), "{message}");
+    assert_eq!(git(&rig.source, &["rev-parse", "jr2/fix"]), head);
+    assert_eq!(leftovers(&rig, "ws-a", &sockets), [] as [std::path::PathBuf; 0]);
+    assert_eq!(provider.teardown(&rig.spec("ws-a"), &made.uid).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_crash_loop_whose_work_cannot_be_saved_says_where_it_is() {
+    let mut rig = Rig::new();
+    let provider = rig.provider();
+    let made = provider.provision(&rig.spec("ws-a")).await.unwrap();
+    std::fs::remove_dir_all(&rig.source).unwrap();
+    std::fs::write(rig.state.join("workspaces/ws-a/tmp/crash"), "").unwrap();
+    kill(rig.pid("ws-a"));
+    let SandboxEvent::Lost { message, .. } = rig.event().await else { panic!("not lost") };
+    let kept = format!("the Workspace is kept at {}", rig.state.join("workspaces/ws-a").display());
+    assert!(message.contains("could not be saved") && message.contains(&kept), "{message}");
+    assert!(worktree(&made).exists());
+}
+
+#[tokio::test]
+async fn a_deleted_sandbox_leaves_no_socket_log_or_record() {
+    let mut rig = Rig::new();
+    let provider = rig.provider();
+    provider.provision(&rig.spec("ws-a")).await.unwrap();
+    let sockets = sockets(&provider, "ws-a");
+    std::fs::remove_dir_all(rig.state.join("workspaces/ws-a")).unwrap();
+    assert!(matches!(rig.event().await, SandboxEvent::Lost { .. }));
+    assert_eq!(leftovers(&rig, "ws-a", &sockets), [] as [std::path::PathBuf; 0]);
 }
 
 #[tokio::test]
@@ -118,10 +183,15 @@ async fn a_harness_that_died_meanwhile_is_started_at_adoption() {
     let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
     let mut record = rig.record("ws-a");
     record["process"]["pid"] = stranger.id().into();
+    // Both may have begun in one tick of the clock here; a number comes back only after thousands of other processes.
+    let began = record["process"]["startTime"].as_u64().unwrap();
+    record["process"]["startTime"] = (began - 1).into();
     std::fs::write(rig.record_path("ws-a"), record.to_string()).unwrap();
     let second = rig.provider();
     second.adopt(&spec, &made.uid).await.unwrap();
-    assert!(matches!(rig.event().await, SandboxEvent::HarnessRestarted { .. }));
+    let SandboxEvent::HarnessRestarted { last_end, .. } = rig.event().await else { panic!("not restarted") };
+    assert_eq!((last_end.exit_code, last_end.oom), (-1, None));
+    assert_eq!(second.last_end("ws-a"), Some(last_end), "an end nobody saw is recorded too");
     answers(&second, "ws-a").await;
     second.teardown(&spec, &made.uid).await.unwrap();
     assert!(stranger.try_wait().unwrap().is_none(), "a stranger was killed");
@@ -195,4 +265,9 @@ async fn the_instance_harness_is_one_process_that_outlives_the_orchestrator() {
     let second = rig.provider();
     assert_eq!(second.instance_harness().await.unwrap(), endpoint);
     assert_eq!(rig.pid(INSTANCE_HARNESS), pid);
+    // An Orchestrator of one command leaves none behind, and the next one gets a new one.
+    second.end_instance_harness().await;
+    assert!(!runs(pid));
+    second.instance_harness().await.unwrap();
+    assert_ne!(rig.pid(INSTANCE_HARNESS), pid);
 }

@@ -6,5 +6,6 @@
 mod branches;
 mod custodian;
 mod harness;
+mod memory;
 mod provision;
 mod rig;

@@ -27,6 +27,8 @@ pub struct Rig {
     pub source: PathBuf,
     pub harness: PathBuf,
     pub providers: Vec<ProviderBinding>,
+    /// Sandboxes get memory cgroups.
+    pub memory_cgroups: bool,
     pub events: UnboundedReceiver<SandboxEvent>,
     send: UnboundedSender<SandboxEvent>,
 }
@@ -45,6 +47,7 @@ impl Rig {
             source: path.join("source"),
             harness: path.join("fake-harness"),
             providers: Vec::new(),
+            memory_cgroups: false,
             events,
             send,
             root,
@@ -76,6 +79,7 @@ impl Rig {
         });
         let mut options = LocalOptions::new(self.state.clone(), self.harness.clone(), control, self.send.clone());
         options.providers.clone_from(&self.providers);
+        options.memory_cgroups = self.memory_cgroups;
         options.api_port = Some(4_000);
         options.owner_epoch = 3;
         options.limits.look = Duration::from_millis(20);
@@ -223,6 +227,7 @@ fn fake_harness() {
         let app = Router::new()
             .route("/healthz", get(|| async { axum::http::StatusCode::NO_CONTENT }))
             .route("/call", post(call_custodian))
+            .route("/hog", post(eat_memory))
             .route("/stray", post(leave_a_stray));
         let path = listen.to_str().unwrap().strip_prefix("unix:").unwrap().to_owned();
         axum::serve(tokio::net::UnixListener::bind(path).unwrap(), app).await.unwrap();
@@ -243,6 +248,14 @@ async fn call_custodian(Json(call): Json<Call>) -> Response {
         response = response.header("x-jr2-custodian", value);
     }
     response.body(Body::from_stream(answer.bytes_stream())).unwrap()
+}
+
+/// Takes memory until the kernel ends the process.
+async fn eat_memory() {
+    let mut eaten: Vec<Vec<u8>> = Vec::new();
+    loop {
+        eaten.push(vec![1; 1 << 20]);
+    }
 }
 
 /// Starts a process that left the session and was orphaned.

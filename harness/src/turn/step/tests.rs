@@ -1,6 +1,7 @@
 use super::*;
 use crate::menu::Pick;
 use crate::model::{ToolCall, Usage};
+use jr2_shared::harness::{DONE_TEXT_MAX_BYTES, Settlement};
 use jr2_shared::surface::PickAnswer;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -13,6 +14,7 @@ fn frame() -> Frame {
         submission: "s-1-abcdef".into(),
         prompt: "Do it.".into(),
         cwd: Some("/w".into()),
+        receipt: None,
         notices: vec![],
         shm_private: false,
         working_tools: vec!["read".into(), "bash".into()],
@@ -64,7 +66,7 @@ fn calls(list: &[(&str, &str, &str)]) -> Input {
 }
 
 fn ran(text: &str) -> Input {
-    Input::Tool(ToolOutcome { text: text.into(), is_error: false })
+    Input::Tool(ToolOutcome { text: text.into(), is_error: false, kill: None })
 }
 
 fn answer(moved: bool, over: bool, allowed: Option<&[&str]>) -> PickAnswer {
@@ -193,7 +195,7 @@ fn stories() -> Vec<Vec<Input>> {
     let done = || calls(&[("c", "mcp__jr2__done", "{}")]);
     let stop = || Input::Stop(Stop::Abort);
     let gone = || Input::Surface(SurfaceRead::Gone);
-    let model_error = || Input::Model(Err(ModelError::Idle));
+    let model_error = || Input::Model(Err(ModelError::Idle { limit: std::time::Duration::from_mins(5), asked: 2 }));
     vec![
         vec![gone()],
         vec![stop(), Input::Surface(SurfaceRead::Stopped)],
@@ -269,7 +271,7 @@ fn decision_32_the_prompted_record_stands_before_the_model_is_asked() {
     let mut state = State::new(frame());
     step(&mut state, Input::Start);
     let effects = step(&mut state, found(&["done"]));
-    let [Effect::Record { entries, sync: true }] = effects.as_slice() else { panic!("{effects:?}") };
+    let [Effect::Record { entries, sync: true, .. }] = effects.as_slice() else { panic!("{effects:?}") };
     assert!(matches!(entries.as_slice(), [Entry::Message { .. }, Entry::Prompted { .. }]));
     assert_eq!(step(&mut state, Input::Recorded), [Effect::AskModel]);
 }
@@ -279,7 +281,7 @@ fn decision_32_a_call_with_an_effect_is_durable_before_it_runs() {
     for (tool, durable) in [("bash", true), ("mcp__jr2__done", true), ("read", false), ("nope", false)] {
         let played = play(vec![found(&["done"]), calls(&[("c", tool, "{}")])]);
         let noted = played.effects.iter().find_map(|effect| match effect {
-            Effect::Record { entries, sync }
+            Effect::Record { entries, sync, .. }
                 if matches!(entries[0], Entry::Message { message: ChatMessage::Assistant { .. }, .. }) =>
             {
                 Some(*sync)
@@ -288,6 +290,23 @@ fn decision_32_a_call_with_an_effect_is_durable_before_it_runs() {
         });
         assert_eq!(noted, Some(durable), "{tool}");
     }
+}
+
+#[test]
+fn m_10_told_comes_with_the_durable_record_of_the_verdict_and_with_no_other() {
+    let killed = Input::Tool(ToolOutcome { text: "killed".into(), is_error: true, kill: Some("k1".into()) });
+    let again = || calls(&[("c", "bash", "{\"n\":2}")]);
+    let same = Input::Reread(Reread::Unchanged);
+    let played = play(vec![found(&[]), calls(&[("c", "bash", "{}")]), killed, same, again(), ran("ok")]);
+    let told: Vec<_> = played
+        .effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Record { entries, sync, told: Some(kill) } => Some((entries.len(), *sync, kill.as_str())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [(1, true, "k1")]);
 }
 
 #[test]

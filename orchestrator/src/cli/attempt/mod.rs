@@ -165,6 +165,7 @@ impl Try {
                     reach.client.event(&run, &json!({ "type": "CANCEL" }), None).await?;
                     let failure = Failure::new(Exit::Fault, format!("the Agent did not get there: {reason}"));
                     settled(&reach.client, &run, SETTLE_LIMIT).await;
+                    drop_empty_branches(plan, &run, &mut reach.client.status(&run).await?);
                     Plan::remove(dir);
                     return Err(failure);
                 }
@@ -258,6 +259,17 @@ fn alone(dir: &Path) -> Result<std::fs::File, Failure> {
     }
 }
 
+/// A try that was given up leaves no branch without a change in the user's repository. The branch is named after the run, so
+/// it is nobody else's.
+fn drop_empty_branches(plan: &Plan, run: &str, status: &mut Value) {
+    let Some(branches) = status["branches"].as_array_mut() else { return };
+    branches.retain(|branch| {
+        let field = |name: &str| branch[name].as_str().unwrap_or_default();
+        let empty = field("commit") == plan.base && field("branch").contains(run);
+        !(empty && sample::drop_branch(&plan.repo, field("branch"), &plan.base).is_ok())
+    });
+}
+
 fn coloured(line: &str) -> String {
     // What an Agent wrote must not steer the terminal.
     let plain = output::plain(line);
@@ -272,7 +284,10 @@ fn coloured(line: &str) -> String {
 
 async fn ended(reach: &Reach, global: &Global, dir: &Path, plan: &Plan, run: &str, status: Value) -> Done {
     settled(&reach.client, run, SETTLE_LIMIT).await;
-    let status = reach.client.status(run).await.unwrap_or(status);
+    let mut status = reach.client.status(run).await.unwrap_or(status);
+    if status["output"]["outcome"] != "approved" {
+        drop_empty_branches(plan, run, &mut status);
+    }
     Plan::remove(dir);
     if global.json {
         output::json(&status);

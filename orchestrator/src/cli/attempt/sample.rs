@@ -45,6 +45,11 @@ pub fn head(repo: &Path) -> Result<String, Failure> {
         .map_err(|failure| failure.help(format!("{} must be a git repository with a commit", repo.display())))
 }
 
+/// Takes a branch away again, if it still is at this commit.
+pub fn drop_branch(repo: &Path, branch: &str, commit: &str) -> Result<(), Failure> {
+    git(repo, &["update-ref", "-d", &format!("refs/heads/{branch}"), commit]).map(drop)
+}
+
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
     Failure::failed(format!("{}: {error}", path.display()))
 }

@@ -5,8 +5,10 @@ use super::machine::Work;
 use super::{Facts, Outcome};
 use crate::chart::{Configuration, StateIx};
 use crate::run::{Actor, FeedKind, Invoked, InvokedKind, Row};
+use crate::turn::To;
 use crate::workflow::{Agent, InvocationKind, Program, Workflow};
 use jr2_shared::ids::Iid;
+use jr2_shared::notice::Notice;
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -24,7 +26,7 @@ pub fn adopt(old: &Program, new: &Program, row: &Row, facts: Facts) -> Result<Ou
     let mut work = Work::new(new, moved, facts);
     work.changed = true;
     for base in changed {
-        *work.row.epochs.entry(base).or_insert(0) += 1; // a changed Agent's next continued Turn is a new conversation
+        new_conversation(&mut work.row, base);
     }
     work.say(FeedKind::Emit, json!({ "event": { "type": "adopted", "program": new.hash } }));
     work.say_status();
@@ -39,6 +41,21 @@ pub fn adopt(old: &Program, new: &Program, row: &Row, facts: Facts) -> Result<Ou
         reply: work.reply,
     })
 }
+
+/// A changed Agent's next continued Turn is a new conversation, and is told so when there was an old one.
+fn new_conversation(row: &mut Row, base: String) {
+    let epoch = row.epochs.get(&base).copied().unwrap_or(0);
+    let old = Iid::continued(&Iid(base.clone()), epoch);
+    if row.conversations.contains_key(old.as_str()) {
+        let notice = Notice::ConversationNew { reason: DEFINITION_CHANGED.to_owned() };
+        row.ledger.raise(notice, To::Conversation(base.clone()), None);
+    }
+    row.ledger.forget_conversation(old.as_str());
+    row.epochs.insert(base, epoch + 1);
+}
+
+/// Why a conversation is new after an adoption (decision 40).
+const DEFINITION_CHANGED: &str = "the workflow's text changed this Agent";
 
 fn move_actor(
     old: &Program,
@@ -77,6 +94,10 @@ fn move_actor(
             InvokedKind::Run(child) => move_actor(old, new, child, row, problems, changed),
             InvokedKind::Agent(turn) => turn.frame.state = target,
             _ => {}
+        }
+        if let Some(route) = &mut one.route {
+            // What stands and is not in the new text was refused above, with its invocation or its delay.
+            route.move_states(|state| find(to, path(from, state)));
         }
         invoked.insert(target, one);
     }

@@ -31,6 +31,7 @@ impl Work<'_> {
             Input::External { event, payload, key } => self.external(event, payload, key.as_deref()),
             Input::Cancel { keep } => self.cancel(*keep),
             Input::Pick { iid, pick, event, payload } => self.pick(iid, pick.as_deref(), event, payload),
+            Input::SurfaceRead { iid } => self.surface_read(iid),
             Input::Turn { serial, input } => self.turn_report(*serial, input.clone()),
             Input::Done { serial, result } => self.step_done(*serial, result),
             Input::Provisioned { sandbox, provisioned } => self.provisioned(sandbox, provisioned),
@@ -51,6 +52,7 @@ impl Work<'_> {
             self.row.queue.pop_front();
             self.changed = true;
         }
+        self.settle_routes();
         if self.changed {
             self.row.clock = self.row.clock.max(self.facts.now);
             self.row.rev = before.rev + 1;

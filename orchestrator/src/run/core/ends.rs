@@ -74,6 +74,9 @@ impl Work<'_> {
         self.row.reason = reason;
         self.row.ended = Some(self.now());
         self.row.queue.clear();
+        // Nobody is left to hear them (decision 11); what was seen explains nothing any more.
+        self.row.dropped_notices += self.row.ledger.pending.len() as u64;
+        self.row.ledger.pending.clear();
         self.say_status();
     }
 
@@ -154,7 +157,7 @@ impl Work<'_> {
     /// Answers to aborts and teardowns: they come after a run ended too.
     pub fn settle_leftover(&mut self, input: &Input) {
         match input {
-            Input::Aborted { iid, up_to } => self.aborted(iid, up_to.as_deref()),
+            Input::Aborted { iid, up_to, unprompted } => self.aborted(iid, up_to.as_deref(), unprompted),
             Input::Provisioned { sandbox, provisioned } => self.provisioned(sandbox, provisioned),
             Input::ProvisionFailed { sandbox, .. } => self.sandbox_gone(sandbox),
             Input::TornDown { sandbox, branches, .. } => {
@@ -165,6 +168,7 @@ impl Work<'_> {
                 self.sandbox_gone(sandbox);
             }
             Input::TeardownFailed { sandbox, message, .. } => {
+                self.row.kept_workspaces.push(message.clone());
                 self.say(FeedKind::Branch, json!({ "sandbox": sandbox, "kept": true, "message": message }));
                 self.sandbox_gone(sandbox);
             }
@@ -177,6 +181,7 @@ impl Work<'_> {
         let before = self.row.deletes.len();
         self.row.deletes.retain(|d| d.spec.name != sandbox);
         self.changed |= self.row.deletes.len() != before || !self.feed.is_empty();
+        self.forget_workspace(sandbox);
         let aborts = self.row.aborts.len();
         self.row.aborts.retain(|a| a.sandbox.as_deref() != Some(sandbox));
         self.changed |= self.row.aborts.len() != aborts;

@@ -28,7 +28,8 @@ impl Work<'_> {
     /// A state that invokes was entered and stayed: its invocation begins.
     pub fn start_invocation(&mut self, at: ActorRef, workflow: &Arc<Workflow>, state: StateIx, ordinal: u64) {
         let serial = self.serial();
-        let placeholder = Invoked { serial, ordinal, attempts: 0, retry_at: None, kind: InvokedKind::Ended };
+        let placeholder =
+            Invoked { serial, ordinal, attempts: 0, retry_at: None, route: None, kind: InvokedKind::Ended };
         if let Some(actor) = self.actor_mut(at) {
             actor.invoked.insert(state, placeholder);
         }
@@ -65,6 +66,7 @@ impl Work<'_> {
         if let Some(invoked) = self.invoked_mut(serial) {
             invoked.kind = kind;
             invoked.retry_at = None;
+            invoked.route = None;
         }
     }
 
@@ -205,6 +207,7 @@ impl Work<'_> {
         let retry = workflow.invocations.get(&state).and_then(|i| i.retry.clone());
         let Some(invoked) = self.invoked_mut(serial) else { return };
         let child = std::mem::replace(&mut invoked.kind, InvokedKind::Ended);
+        invoked.route = None; // a Turn that faulted waits for no answer
         let attempts = invoked.attempts;
         if let Some(retry) = retry.filter(|r| r.repeats(reason, attempts)) {
             invoked.attempts += 1;
@@ -271,6 +274,9 @@ impl Work<'_> {
             InvokedKind::Agent(turn) => {
                 self.effects.push(Effect::Forget { serial });
                 self.remember_conversation(&turn);
+                if let Some(route) = invoked.route {
+                    self.route_cut(serial, &turn, *route);
+                }
                 self.abort_turn(workflow, &turn, sandbox);
             }
             InvokedKind::Run(child) => self.stop_child(*child, sandbox),
@@ -281,7 +287,9 @@ impl Work<'_> {
 
     /// Writes the abort into the row in the same save (decision 33).
     pub fn abort_turn(&mut self, workflow: &str, ended: &turn::Turn, sandbox: Option<String>) {
-        let Some(abort) = turn::exit(ended) else { return };
+        let abort = turn::exit(ended, &mut self.row.ledger);
+        self.changed = true;
+        let Some(abort) = abort else { return };
         if sandbox.as_deref().is_some_and(|name| self.is_lost(name)) {
             return;
         }

@@ -1,5 +1,6 @@
 //! One application at work: actors, their charts, and the delivery of events to them.
 
+use super::routes::Asked;
 use super::{ActorRef, Effect, Facts, Input, Reply};
 use crate::chart::{self, ChartEffect, Environment, Event, EventScope, Macrostep, StateIx, StepError};
 use crate::run::{Actor, Buffered, FeedEntry, FeedKind, Invoked, InvokedKind, Row, StoredAnswer, Timer};
@@ -24,6 +25,10 @@ pub(super) struct Work<'p> {
     pub reply: Reply,
     /// Sandboxes are kept, not removed (`jr2 cancel --keep`).
     pub keep: bool,
+    /// What the pick that was delivered last set going.
+    pub asked: Asked,
+    /// Turns whose own route takes the present macrostep.
+    pub route_moves: Vec<u64>,
     drawn: u64,
 }
 
@@ -60,6 +65,8 @@ impl<'p> Work<'p> {
             taken: Vec::new(),
             reply: Reply::None,
             keep: false,
+            asked: Asked::default(),
+            route_moves: Vec::new(),
             drawn: 0,
         }
     }
@@ -168,10 +175,15 @@ impl<'p> Work<'p> {
         if configuration.finished {
             return Ok(false);
         }
+        self.hear_end(at, &workflow, event);
+        let Some(configuration) = self.actor(at).and_then(|a| a.chart.as_ref()) else { return Ok(false) };
         let macrostep = chart::step(&workflow.chart, configuration, event, &sight.environment())?;
         let moved = macrostep.moved;
         if moved || !macrostep.taken.is_empty() {
+            let own = self.follow_routes(at, &workflow, event, &macrostep);
+            let outer = std::mem::replace(&mut self.route_moves, own);
             self.commit(at, &workflow, macrostep);
+            self.route_moves = outer;
         }
         Ok(moved)
     }

@@ -10,14 +10,18 @@ mod machine;
 mod picks;
 mod replay;
 mod restore;
+mod routes;
 mod surface;
 mod timers;
 mod turns;
 mod workspaces;
 
+#[cfg(test)]
+mod tests;
+
 pub use adopt::adopt;
 pub use apply::apply;
-pub use picks::{kept_delivery, turn_of};
+pub use picks::{Delivery, delivery, turn_of};
 pub use replay::{Difference, Replay, replay};
 pub use restore::{Reattached, reattach};
 pub use surface::{OpenGate, gates_of, surface, surface_refusal, turns_of};
@@ -84,6 +88,11 @@ pub enum Input {
         /// Its payload.
         payload: Value,
     },
+    /// A Harness reads the surface of a conversation's newest admission (spec N-57).
+    SurfaceRead {
+        /// The conversation.
+        iid: String,
+    },
     /// Something happened to a Turn.
     Turn {
         /// The invocation.
@@ -97,6 +106,9 @@ pub enum Input {
         iid: String,
         /// The admission it went up to.
         up_to: Option<String>,
+        /// Admissions it ended that no model was asked with (decision 32).
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unprompted: Vec<String>,
     },
     /// An Agent-less step ended.
     Done {
@@ -279,12 +291,21 @@ pub enum Effect {
         /// Of this Submission.
         submission: String,
     },
-    /// Read how the Sandbox's Harness last ended.
+    /// Read the memory-kill list and the Sandbox's last end (spec N-41).
+    ReadKills {
+        /// The invocation.
+        serial: u64,
+        /// Where.
+        place: Place,
+    },
+    /// Wait for the word on how the Sandbox's Harness ended.
     ReadLastEnd {
         /// The invocation.
         serial: u64,
         /// The Sandbox.
         sandbox: Option<String>,
+        /// No earlier end counts, in wall milliseconds.
+        since: u64,
     },
     /// Send an abort until it is answered.
     Abort(RowAbort),
@@ -350,6 +371,8 @@ pub struct AdmitEffect {
     pub kept: bool,
     /// Notices.
     pub notices: Vec<CarriedNotice>,
+    /// The answer of the pick whose call was cut (decision 34).
+    pub receipt: Option<PickAnswer>,
     /// Working directory.
     pub cwd: Option<String>,
     /// The Agent.

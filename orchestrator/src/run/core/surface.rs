@@ -6,6 +6,7 @@ use super::{Facts, Place};
 use crate::chart::StateIx;
 use crate::run::view::TurnView;
 use crate::run::{Invoked, InvokedKind, Row};
+use crate::turn::TurnInput;
 use crate::workflow::Program;
 use jr2_shared::surface::{MenuItem, PICKS_KEYED, Surface, empty_object_schema};
 use serde_json::Value;
@@ -18,6 +19,9 @@ pub fn surface(program: &Program, row: &Row, iid: &str) -> Option<(Surface, Opti
     }
     let (at, _, serial) = find_turn(&work.row.root, 0, iid)?;
     let Some(Invoked { kind: InvokedKind::Agent(turn), .. }) = work.invoked(serial) else { return None };
+    if !turn.takes_picks() {
+        return None; // whoever asks is an earlier Turn's Submission of the same conversation, not aborted yet
+    }
     let workflow = work.workflow(at)?;
     let menu = workflow.menus.get(&turn.frame.agent).cloned().unwrap_or_default();
     let menu = menu
@@ -44,6 +48,15 @@ pub fn surface(program: &Program, row: &Row, iid: &str) -> Option<(Surface, Opti
         picks: Some(PICKS_KEYED.to_owned()),
     };
     Some((surface, sandbox))
+}
+
+impl Work<'_> {
+    /// The Harness read the surface for the conversation's newest admission: its notices count as heard (spec N-57).
+    pub fn surface_read(&mut self, iid: &str) {
+        if let Some((_, _, serial)) = find_turn(&self.row.root, 0, iid) {
+            self.turn_input(serial, TurnInput::SurfaceRead);
+        }
+    }
 }
 
 /// One open Gate of a row.

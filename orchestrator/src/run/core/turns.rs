@@ -4,7 +4,7 @@ use super::invoke::{BeginError, bounded};
 use super::machine::Work;
 use super::{ActorRef, AdmitEffect, Effect, Place};
 use crate::chart::{self, Event, EventScope, StateIx};
-use crate::run::{FeedKind, Invoked, InvokedKind, WorkspacePhase};
+use crate::run::{FeedKind, Invoked, InvokedKind, RowAbort, WorkspacePhase};
 use crate::turn::{self, Frame, Turn, TurnEffect, TurnInput};
 use crate::workflow::{InvocationKind, OPEN, Workflow};
 use jr2_shared::harness::{Access, AgentDefinition, PROMPT_MAX_BYTES};
@@ -59,6 +59,7 @@ impl Work<'_> {
             ordinal: self.invoked(serial).map_or(0, |i| i.ordinal),
             task: Some(task),
             cwd,
+            workspace: self.seat(at, definition.workspace),
             model,
             thinking_level: *thinking,
             menu_empty: workflow.menus.get(agent).is_none_or(Vec::is_empty),
@@ -113,12 +114,15 @@ impl Work<'_> {
         let Some(Invoked { kind: InvokedKind::Agent(turn), .. }) = self.invoked(serial) else { return };
         let turn = turn.clone();
         let restored = input == TurnInput::Restored;
-        let (next, effects) = turn::step(&turn, input);
-        if next != *turn {
+        let (next, ledger, effects) = turn::step(&turn, &self.row.ledger, input, self.now());
+        let same = next == *turn && ledger == self.row.ledger;
+        if same && effects.is_empty() {
+            return;
+        }
+        if !same {
             self.changed = true;
             self.grew = true;
-        } else if effects.is_empty() {
-            return;
+            self.row.ledger = ledger;
         }
         let admitted =
             next.admission.as_ref().map(|a| &a.admission_id) != turn.admission.as_ref().map(|a| &a.admission_id);
@@ -141,6 +145,9 @@ impl Work<'_> {
 
     /// What happened to a Turn, with the picks that are open now where the protocol asks for them.
     pub fn turn_report(&mut self, serial: u64, input: TurnInput) {
+        if matches!(input, TurnInput::Read { .. }) && self.notices_unsettled(serial) {
+            return; // the abort's answer asks again
+        }
         let input = match input {
             TurnInput::Settled { settlement, .. } => TurnInput::Settled { settlement, allowed: self.allowed(serial) },
             other => other,
@@ -174,6 +181,7 @@ impl Work<'_> {
                     message: admit.message,
                     kept: admit.kept,
                     notices: admit.notices,
+                    receipt: admit.receipt,
                     cwd: turn.frame.cwd.clone(),
                     definition,
                     model: turn.frame.model.clone(),
@@ -187,8 +195,12 @@ impl Work<'_> {
                 offset: watch.offset,
                 submission: watch.submission_id,
             }),
-            TurnEffect::ReadLastEnd => self.effects.push(Effect::ReadLastEnd { serial, sandbox: place.sandbox }),
+            TurnEffect::ReadKills => self.effects.push(Effect::ReadKills { serial, place }),
+            TurnEffect::ReadLastEnd { since } => {
+                self.effects.push(Effect::ReadLastEnd { serial, sandbox: place.sandbox, since });
+            }
             TurnEffect::RaiseEpoch => {
+                self.row.ledger.forget_conversation(turn.iid.as_str());
                 *self.row.epochs.entry(turn.frame.base.as_str().to_owned()).or_insert(0) += 1;
                 self.changed = true;
             }
@@ -216,6 +228,7 @@ impl Work<'_> {
     fn turn_done(&mut self, serial: u64, turn: &Turn, text: &str) {
         let Some((at, state)) = self.locate(serial) else { return };
         self.remember_conversation(turn);
+        turn::exit(turn, &mut self.row.ledger); // its Submission has ended: there is nothing to abort
         self.set_invoked(serial, InvokedKind::Ended);
         let payload = json!({ "text": text });
         let scope = EventScope::Invocation { state, pick: false };
@@ -229,13 +242,18 @@ impl Work<'_> {
         }
     }
 
-    /// Where a Turn's conversation lives (spec A-6).
+    /// The Sandbox an Agent of this access works in; `None` = the Instance Harness (spec A-6).
+    fn seat(&self, at: ActorRef, access: Access) -> Option<String> {
+        match access {
+            Access::None => None,
+            Access::Read | Access::Write => self.workspace_of(at).map(|w| w.spec.name.clone()),
+        }
+    }
+
+    /// Where a Turn's conversation lives.
     pub fn place(&self, at: ActorRef, turn: &Turn) -> Place {
         let access = self.workflow(at).and_then(|w| w.agents.get(&turn.frame.agent).map(|a| a.workspace));
-        let sandbox = match access {
-            Some(Access::None) | None => None,
-            Some(_) => self.workspace_of(at).map(|w| w.spec.name.clone()),
-        };
+        let sandbox = access.and_then(|access| self.seat(at, access));
         Place { sandbox, agent: turn.frame.agent.clone(), iid: turn.iid.as_str().to_owned() }
     }
 
@@ -266,19 +284,36 @@ impl Work<'_> {
         })
     }
 
+    /// An abort stands in the Turn's Sandbox whose answer may free notices: an admission that went out now would miss them.
+    fn notices_unsettled(&self, serial: u64) -> bool {
+        let Some(Invoked { kind: InvokedKind::Agent(turn), .. }) = self.invoked(serial) else { return false };
+        let here = |a: &&RowAbort| a.sandbox.is_some() && a.sandbox == turn.frame.workspace;
+        self.row.aborts.iter().filter(here).any(|a| a.abort.carried.is_some())
+    }
+
     /// An abort was answered: Turns that waited for it go on.
-    pub fn aborted(&mut self, iid: &str, up_to: Option<&str>) {
-        let before = self.row.aborts.len();
-        self.row.aborts.retain(|a| a.abort.iid.as_str() != iid || up_to.is_some_and(|u| u != a.abort.up_to));
-        if self.row.aborts.len() == before {
+    pub fn aborted(&mut self, iid: &str, up_to: Option<&str>, unprompted: &[String]) {
+        let meant = |a: &RowAbort| a.abort.iid.as_str() == iid && up_to.is_none_or(|u| u == a.abort.up_to);
+        let (answered, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.row.aborts).into_iter().partition(meant);
+        self.row.aborts = left;
+        if answered.is_empty() {
             return;
         }
         self.changed = true;
+        if !self.row.status.is_ended() {
+            for one in &answered {
+                turn::aborted(&one.abort, unprompted, &mut self.row.ledger);
+            }
+        }
         if self.row.aborts.is_empty() {
             self.say_status(); // whoever waits for the run to rest looks again
         }
         for (serial, at) in self.live_turns() {
             let Some(Invoked { kind: InvokedKind::Agent(turn), .. }) = self.invoked(serial) else { continue };
+            if matches!(turn.phase, turn::Phase::Reading { .. }) && answered.iter().any(|a| a.abort.carried.is_some()) {
+                self.turn_input(serial, TurnInput::Restored);
+                continue;
+            }
             let waits = matches!(turn.phase, turn::Phase::AwaitingAborts { .. });
             if waits && !self.abort_stands_before(at, &turn.clone()) {
                 self.turn_input(serial, TurnInput::AbortsClear);

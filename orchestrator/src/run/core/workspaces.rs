@@ -119,15 +119,23 @@ impl Work<'_> {
             workspace.phase = WorkspacePhase::Lost;
         }
         self.changed = true;
+        self.forget_workspace(sandbox);
         let gone = |a: &crate::run::RowAbort| a.sandbox.as_deref() == Some(sandbox);
         let answered: Vec<String> =
             self.row.aborts.iter().filter(|a| gone(a)).map(|a| a.abort.iid.as_str().to_owned()).collect();
         for iid in answered {
-            self.aborted(&iid, None); // the Sandbox is gone, and what ran in it (decision 33)
+            self.aborted(&iid, None, &[]); // the Sandbox is gone, and what ran in it (decision 33)
         }
         let payload = json!({ "reason": reason, "message": message });
         let event = Event { name: "workspace.lost".to_owned(), payload, scope: EventScope::Broadcast };
         self.deliver_mechanism(at, &event);
+    }
+
+    /// Nothing of a Sandbox that is gone can be read again, and nobody works in it any more (decision 10).
+    pub fn forget_workspace(&mut self, sandbox: &str) {
+        let before = self.row.ledger.clone();
+        self.row.dropped_notices += self.row.ledger.forget_workspace(sandbox) as u64;
+        self.changed |= self.row.ledger != before;
     }
 
     /// A Sandbox that is gone answers no abort: nothing of it runs any more (decision 33).

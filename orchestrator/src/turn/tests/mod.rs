@@ -1,6 +1,15 @@
 //! The Turn machine's tests: scenarios that name their rule, the table of transitions, properties.
 
+/// Declares scenarios: a test each, and [`ALL`] for the coverage run.
+macro_rules! scenarios {
+    ($($name:ident)*) => {
+        pub(super) const ALL: &[fn(&mut Recorder)] = &[$(run::$name),*];
+        $(#[test] fn $name() { run::$name(&mut Recorder::new()); })*
+    };
+}
+
 mod coverage;
+mod notices;
 mod properties;
 mod scenarios;
 
@@ -20,6 +29,7 @@ fn phase_name(turn: &Turn) -> &'static str {
         Phase::New => "new",
         Phase::AwaitingAborts { .. } => "awaiting-aborts",
         Phase::AskingHeld { .. } => "asking-held",
+        Phase::Reading { .. } => "reading",
         Phase::Admitting { .. } => "admitting",
         Phase::Waiting => "waiting",
         Phase::Idle => "idle",
@@ -34,6 +44,9 @@ fn input_name(input: &TurnInput) -> &'static str {
         TurnInput::Begin { .. } => "begin",
         TurnInput::AbortsClear => "aborts-clear",
         TurnInput::Held(_) => "held",
+        TurnInput::Read { .. } => "read",
+        TurnInput::SurfaceRead => "surface-read",
+        TurnInput::StreamKill { .. } => "stream-kill",
         TurnInput::Admitted { .. } => "admitted",
         TurnInput::AdmitRefused { .. } => "admit-refused",
         TurnInput::AdmitUnreachable { .. } => "admit-unreachable",
@@ -58,11 +71,17 @@ fn frame() -> Frame {
         ordinal: 1,
         task: Some("fix the test".into()),
         cwd: Some("/w/app".into()),
+        workspace: None,
         model: None,
         thinking_level: None,
         menu_empty: false,
         first_admission: 1,
     }
+}
+
+/// One that works in a Workspace.
+fn seated() -> Frame {
+    Frame { workspace: Some("ws-1".into()), ..frame() }
 }
 
 fn continued() -> Frame {
@@ -99,14 +118,23 @@ fn settlement(submission_id: &str, outcome: Outcome, error: Option<(&str, &str)>
 }
 
 fn last_end(oom: bool) -> LastEnd {
-    let reason = if oom { "OOMKilled" } else { "Error" };
-    LastEnd { exit_code: 137, oom: Some(oom), reason: reason.into() }
+    ended(oom, NOW)
 }
+
+fn ended(oom: bool, at: u64) -> LastEnd {
+    let reason = if oom { "OOMKilled" } else { "Error" };
+    LastEnd { exit_code: 137, oom: Some(oom), reason: reason.into(), at, limit: oom.then(|| "2Gi".to_owned()) }
+}
+
+/// The instant of every step: the scenarios that need another say so.
+const NOW: u64 = 1_000_000;
 
 /// Drives one Turn and checks at every input what holds for each: a restore from the row asks the same questions again,
 /// and the row is a fixed point.
 struct Drive<'a> {
     turn: Turn,
+    ledger: Ledger,
+    now: u64,
     effects: Vec<TurnEffect>,
     question: Option<TurnEffect>,
     recorder: &'a mut Recorder,
@@ -114,7 +142,8 @@ struct Drive<'a> {
 
 impl<'a> Drive<'a> {
     fn new(frame: Frame, recorder: &'a mut Recorder) -> Self {
-        Self { turn: Turn::new(frame), effects: Vec::new(), question: None, recorder }
+        let (ledger, now) = (Ledger::default(), NOW);
+        Self { turn: Turn::new(frame), ledger, now, effects: Vec::new(), question: None, recorder }
     }
 
     /// A Turn whose first admission runs.
@@ -129,30 +158,35 @@ impl<'a> Drive<'a> {
     /// Takes the Turn back to an earlier point of the scenario.
     fn rewind(&mut self, turn: &Turn) {
         self.turn = turn.clone();
-        self.question = step(turn, TurnInput::Restored).1.into_iter().next();
+        self.question = step(turn, &self.ledger, TurnInput::Restored, self.now).2.into_iter().next();
     }
 
     fn feed(&mut self, input: TurnInput) -> &[TurnEffect] {
         let (from, name) = (phase_name(&self.turn), input_name(&input));
-        let (next, effects) = step(&self.turn, input);
-        if next != self.turn || !effects.is_empty() {
+        let (next, ledger, effects) = step(&self.turn, &self.ledger, input, self.now);
+        if next != self.turn || ledger != self.ledger || !effects.is_empty() {
             self.recorder.insert((from, name, phase_name(&next)));
         }
-        if next.phase != self.turn.phase {
+        if phase_name(&next) != from {
             self.question = None;
         }
-        self.turn = next;
+        (self.turn, self.ledger) = (next, ledger);
         self.effects = effects;
         if let Some(question) = self.effects.iter().find(|effect| is_question(effect)) {
             self.question = Some(question.clone());
         }
-        let row = serde_json::to_string(&self.turn).unwrap();
-        let restored: Turn = serde_json::from_str(&row).unwrap();
-        assert_eq!(restored, self.turn, "the row is a fixed point: {row}");
-        let (same, asked) = step(&restored, TurnInput::Restored);
-        assert_eq!(same, restored, "a restore changes nothing");
+        let row = serde_json::to_string(&(&self.turn, &self.ledger)).unwrap();
+        let (restored, ledger): (Turn, Ledger) = serde_json::from_str(&row).unwrap();
+        assert_eq!((&restored, &ledger), (&self.turn, &self.ledger), "the row is a fixed point: {row}");
+        let (same, same_ledger, asked) = step(&restored, &ledger, TurnInput::Restored, self.now);
+        assert_eq!((same, same_ledger), (restored, ledger), "a restore changes nothing");
         assert_eq!(asked.first(), self.question.as_ref(), "a restore asks the same again");
         &self.effects
+    }
+
+    /// What leaving the state now would abort; the scenario goes on as if it had not been left.
+    fn exit(&self) -> Option<PendingAbort> {
+        exit(&self.turn, &mut self.ledger.clone())
     }
 
     fn pending(&self) -> &PendingAdmission {
@@ -241,6 +275,7 @@ fn is_question(effect: &TurnEffect) -> bool {
             | TurnEffect::AskHeld { .. }
             | TurnEffect::Admit(_)
             | TurnEffect::Watch(_)
-            | TurnEffect::ReadLastEnd
+            | TurnEffect::ReadKills
+            | TurnEffect::ReadLastEnd { .. }
     )
 }

@@ -3,14 +3,6 @@
 use super::*;
 use jr2_shared::prompts;
 
-/// Declares scenarios: a test each, and [`ALL`] for the coverage run.
-macro_rules! scenarios {
-    ($($name:ident)*) => {
-        pub(super) const ALL: &[fn(&mut Recorder)] = &[$(run::$name),*];
-        $(#[test] fn $name() { run::$name(&mut Recorder::new()); })*
-    };
-}
-
 scenarios! {
     a_fresh_turn_is_admitted_once
     d_31_admission_ids_go_on_and_a_restore_repeats_them
@@ -45,6 +37,7 @@ scenarios! {
     d_34_old_pick_answers_give_way
     d_33_what_an_exit_must_abort
     answers_to_other_questions_are_ignored
+    a_turn_in_a_workspace_reads_before_every_admission
 }
 
 mod run {
@@ -120,12 +113,12 @@ mod run {
         let (before, admission_id) = (drive.turn.clone(), drive.pending().admission_id.clone());
         drive.refused(400, None);
         assert_eq!(drive.fault(), "harness admission failed (400): coder: no");
-        assert_eq!(exit(&drive.turn), None);
+        assert_eq!(drive.exit(), None);
         drive.rewind(&before);
         drive.feed(TurnInput::AdmitUnreachable { admission_id, detail: "x".repeat(9_000) });
         assert!(drive.fault().starts_with("harness admission failed: xxx"));
         assert_eq!(drive.fault().len(), faults::REASON_MAX_BYTES);
-        assert!(exit(&drive.turn).is_some(), "it may have arrived");
+        assert!(drive.exit().is_some(), "it may have arrived");
     }
 
     pub fn d_38_two_nudges_then_a_fault(recorder: &mut Recorder) {
@@ -214,8 +207,8 @@ mod run {
     pub fn p_46_a_restart_that_kept_the_conversation(recorder: &mut Recorder) {
         let mut drive = Drive::waiting(frame(), recorder);
         drive.restarted(Some(true));
-        assert_eq!(drive.effects, [TurnEffect::ReadLastEnd]);
-        assert_eq!(exit(&drive.turn), None, "a settled Submission needs no abort");
+        assert_eq!(drive.effects, [TurnEffect::ReadLastEnd { since: NOW - LAST_END_SKEW_MS }]);
+        assert_eq!(drive.exit(), None, "a settled Submission needs no abort");
         drive.feed(TurnInput::Restored);
         drive.feed(TurnInput::LastEnd(Some(last_end(false))));
         drive.feed(TurnInput::Held(true));
@@ -287,14 +280,14 @@ mod run {
         let mut drive = Drive::waiting(frame(), recorder);
         for attempt in 1..=3 {
             drive.restarted(Some(true));
-            drive.feed(TurnInput::LastEnd(Some(last_end(false))));
+            drive.feed(TurnInput::LastEnd(Some(ended(false, NOW + u64::from(attempt)))));
             assert_eq!(drive.effects[0], TurnEffect::Say { attempt, reason: "re-admission" });
             drive.feed(TurnInput::Held(true));
             drive.taken();
         }
         let before = drive.turn.clone();
         drive.restarted(Some(true));
-        drive.feed(TurnInput::LastEnd(Some(last_end(false))));
+        drive.feed(TurnInput::LastEnd(Some(ended(false, NOW + 9))));
         assert_eq!(drive.fault(), "Turn lost (Harness restarted: Error, exit 137) after 3 re-admissions");
         drive.rewind(&before);
         drive.restarted(Some(true));
@@ -314,15 +307,15 @@ mod run {
         drive.taken();
         assert_eq!((drive.turn.readmissions, drive.turn.kernel_kills), (0, 1));
         drive.restarted(Some(true));
-        drive.feed(TurnInput::LastEnd(Some(last_end(true))));
-        assert_eq!(drive.fault(), "memory limit (OOMKilled): OOMKilled, exit 137");
+        drive.feed(TurnInput::LastEnd(Some(ended(true, NOW + 1))));
+        assert_eq!(drive.fault(), faults::memory_limit(&last_end(true)));
     }
 
     pub fn d_39_a_kernel_kill_without_a_task_names_itself(recorder: &mut Recorder) {
         let mut drive = Drive::waiting(Frame { task: None, ..frame() }, recorder);
         drive.lost();
         drive.feed(TurnInput::LastEnd(Some(last_end(true))));
-        assert_eq!(drive.fault(), "memory limit (OOMKilled): OOMKilled, exit 137");
+        assert_eq!(drive.fault(), faults::memory_limit(&last_end(true)));
         let mut drive = Drive::waiting(Frame { task: None, ..frame() }, recorder);
         drive.restarted(None);
         drive.feed(TurnInput::LastEnd(Some(last_end(true))));
@@ -334,7 +327,7 @@ mod run {
     pub fn p_50_a_lost_conversation(recorder: &mut Recorder) {
         let mut drive = Drive::waiting(frame(), recorder);
         drive.lost();
-        assert_eq!(drive.effects, [TurnEffect::ReadLastEnd]);
+        assert_eq!(drive.effects, [TurnEffect::ReadLastEnd { since: NOW - LAST_END_SKEW_MS }]);
         drive.feed(TurnInput::LastEnd(None));
         assert_eq!(
             (drive.sent().message.as_str(), drive.sent().kept),
@@ -403,7 +396,7 @@ mod run {
         let submission_id = drive.submission();
         drive.feed(TurnInput::Denied { submission_id, status: 401 });
         assert_eq!(drive.fault(), "submission wait denied (401) for submission \"s-2-abcdef\"");
-        assert!(exit(&drive.turn).is_some(), "it may still run");
+        assert!(drive.exit().is_some(), "it may still run");
     }
 
     pub fn d_34_an_outstanding_pick_suspends(recorder: &mut Recorder) {
@@ -439,7 +432,7 @@ mod run {
             drive.returned("other", &["a"]);
             assert!(matches!(drive.turn.phase, Phase::Held { .. }));
             drive.returned("p1", &["a"]);
-            assert_eq!(drive.effects, [TurnEffect::ReadLastEnd]);
+            assert_eq!(drive.effects, [TurnEffect::ReadLastEnd { since: NOW - LAST_END_SKEW_MS }]);
         }
     }
 
@@ -470,17 +463,17 @@ mod run {
     pub fn d_33_what_an_exit_must_abort(recorder: &mut Recorder) {
         let mut drive = Drive::new(frame(), recorder);
         drive.feed(TurnInput::Begin { held_before: false });
-        assert_eq!(exit(&drive.turn), None);
+        assert_eq!(drive.exit(), None);
         drive.feed(TurnInput::AbortsClear);
-        assert_eq!(exit(&drive.turn).unwrap().up_to, "r/root/coder/0000000a#1", "its POST may have left");
+        assert_eq!(drive.exit().unwrap().up_to, "r/root/coder/0000000a#1", "its POST may have left");
         drive.taken();
-        assert_eq!(exit(&drive.turn).unwrap().up_to, "r/root/coder/0000000a#1");
+        assert_eq!(drive.exit().unwrap().up_to, "r/root/coder/0000000a#1");
         drive.failed("runaway", "exceeded 256 steps");
-        let abort = exit(&drive.turn).unwrap();
+        let abort = drive.exit().unwrap();
         assert_eq!((abort.iid.as_str(), abort.agent.as_str()), ("r/root/coder/0000000a-r1", "coder"));
         drive.taken();
         drive.completed(&[]);
-        assert_eq!(exit(&drive.turn), None);
+        assert_eq!(drive.exit(), None);
     }
 
     pub fn answers_to_other_questions_are_ignored(recorder: &mut Recorder) {
@@ -496,5 +489,54 @@ mod run {
         drive.feed(TurnInput::AbortsClear);
         drive.feed(TurnInput::Allowed(names(&["a"])));
         assert_eq!((&drive.turn, drive.effects.len()), (&before, 0));
+    }
+
+    pub fn a_turn_in_a_workspace_reads_before_every_admission(recorder: &mut Recorder) {
+        let read = || TurnInput::Read { kills: Some(Vec::new()), last_end: None };
+        let mut drive = Drive::new(seated(), recorder);
+        drive.feed(TurnInput::Begin { held_before: false });
+        drive.feed(TurnInput::AbortsClear);
+        assert_eq!(drive.effects, [TurnEffect::ReadKills]);
+        drive.feed(TurnInput::Restored);
+        drive.feed(read());
+        drive.feed(TurnInput::SurfaceRead);
+        drive.taken();
+        drive.feed(TurnInput::SurfaceRead);
+        let kill = |id: &str| TurnInput::StreamKill {
+            submission_id: "s-2-abcdef".into(),
+            id: Some(id.into()),
+            position: jr2_shared::harness::Position { batch: 1, index: 0 },
+            peak: None,
+            limit: None,
+        };
+        drive.feed(kill("k1"));
+        drive.completed(&["a"]);
+        assert_eq!(drive.effects.last(), Some(&TurnEffect::ReadKills), "a nudge");
+        drive.feed(read());
+        drive.refused(404, Some(false));
+        assert_eq!(drive.effects, [TurnEffect::ReadKills], "a refused nudge");
+        drive.feed(read());
+        drive.taken();
+        drive.completed(&[]);
+        drive.feed(TurnInput::Allowed(names(&["a"])));
+        assert_eq!(drive.effects, [TurnEffect::ReadKills], "a wake");
+        drive.feed(read());
+        drive.taken();
+        drive.feed(TurnInput::SurfaceRead);
+        drive.pick("p1", true, true);
+        drive.completed(&["a"]);
+        drive.returned("p1", &["a"]);
+        assert_eq!(drive.effects.last(), Some(&TurnEffect::ReadKills), "a nudge after a route");
+        drive.feed(read());
+        drive.taken();
+        drive.restarted(Some(true));
+        drive.feed(TurnInput::LastEnd(None));
+        drive.feed(TurnInput::Held(true));
+        assert_eq!(drive.effects, [TurnEffect::ReadKills], "a re-admission");
+        drive.feed(read());
+        drive.taken();
+        drive.lost();
+        drive.feed(TurnInput::LastEnd(None));
+        assert_eq!(drive.effects.last(), Some(&TurnEffect::ReadKills), "a lost conversation");
     }
 }

@@ -1,6 +1,9 @@
 //! What a Harness process inherits: an allow-list, and what jr2 says. Nothing of the user's environment is a secret's way in.
 
+use super::cgroup::Cgroup;
 use super::layout::Place;
+use super::process::Marks;
+use jr2_shared::crash;
 use jr2_shared::harness::{HarnessConfig, token_digest};
 use jr2_shared::size::Size;
 use std::ffi::{OsStr, OsString};
@@ -8,6 +11,18 @@ use std::path::{Path, PathBuf};
 
 /// Variables taken over from the Orchestrator's own environment.
 const INHERITED: [&str; 5] = ["PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ"];
+/// Where and how the Harness exports its traces. Never `OTEL_EXPORTER_OTLP_HEADERS`: a collector's key is a secret.
+const TELEMETRY: [&str; 9] = [
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TIMEOUT",
+    "OTEL_SDK_DISABLED",
+    "OTEL_TRACES_SAMPLER",
+    "OTEL_TRACES_SAMPLER_ARG",
+    "OTEL_BSP_SCHEDULE_DELAY",
+    "OTEL_RESOURCE_ATTRIBUTES",
+    jr2_telemetry::genai::CAPTURE_VARIABLE,
+];
 /// Used when the Orchestrator itself has no `PATH`.
 const FALLBACK_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -26,6 +41,8 @@ pub struct Environment<'a> {
     pub config: &'a HarnessConfig,
     /// The ceiling.
     pub size: Size,
+    /// Its memory cgroup, where it has one: only then is a limit said.
+    pub cgroup: Option<&'a Cgroup>,
     /// Folders with programs an Agent may read and run.
     pub toolchains: &'a [PathBuf],
     /// The Orchestrator's own port, which the Agent's processes must not dial.
@@ -39,7 +56,7 @@ impl Environment<'_> {
     pub fn variables(&self, inherited: impl Fn(&str) -> Option<OsString>) -> Vec<(OsString, OsString)> {
         let mut all: Vec<(OsString, OsString)> = Vec::new();
         let mut set = |name: &str, value: OsString| all.push((name.into(), value));
-        for name in INHERITED {
+        for name in INHERITED.iter().chain(crash::VARIABLES).chain(&TELEMETRY).copied() {
             let value = inherited(name).or_else(|| (name == "PATH").then(|| FALLBACK_PATH.into()));
             if let Some(value) = value {
                 set(name, value);
@@ -56,7 +73,10 @@ impl Environment<'_> {
         set("JR2_CONVERSATIONS_DIR", place.conversations.clone().into());
         set("JR2_SANDBOX_DIR", place.dir.clone().into());
         set("JR2_CPUS", cpus(self.size).to_string().into());
-        set("JR2_MEMORY", self.size.memory_bytes.to_string().into());
+        if let Some(cgroup) = self.cgroup {
+            set("JR2_MEMORY", self.size.memory_bytes.to_string().into());
+            set("JR2_CGROUP", cgroup.hand_over().into());
+        }
         if let Ok(joined) = std::env::join_paths(self.toolchains) {
             set("JR2_TOOLCHAINS", joined);
         }
@@ -81,9 +101,11 @@ pub fn of_a_step(all: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
     all.into_iter().filter(|(name, _)| INHERITED.iter().chain(&KEPT).any(|kept| name == *kept)).collect()
 }
 
-/// The environment lines by which every process of a Sandbox is known, whatever session it moved to.
-pub fn marks(place: &Place) -> Vec<String> {
-    vec![format!("JR2_SANDBOX_DIR={}", place.dir.display()), format!("HOME={}", place.home.display())]
+/// How every process of a Sandbox is known.
+pub fn marks(place: &Place, cgroup: Option<&Cgroup>) -> Marks {
+    let environment =
+        vec![format!("JR2_SANDBOX_DIR={}", place.dir.display()), format!("HOME={}", place.home.display())];
+    Marks { environment, cgroup: cgroup.cloned() }
 }
 
 /// The line that only a Harness of this token has.
@@ -138,6 +160,7 @@ mod tests {
             sandbox_token: "t",
             config: &HarnessConfig { providers: vec![] },
             size: Size::default(),
+            cgroup: None,
             toolchains: &[],
             api_port: Some(4000),
             menu_only: false,
@@ -148,10 +171,16 @@ mod tests {
             .filter(|(_, v)| v.to_string_lossy().starts_with("inherited"))
             .map(|(n, _)| n.as_os_str())
             .collect();
-        assert_eq!(inherited, INHERITED);
+        let allowed: Vec<&str> = INHERITED.iter().chain(crash::VARIABLES).chain(&TELEMETRY).copied().collect();
+        assert_eq!(inherited, allowed, "the crash points' own only in builds that have them");
         assert!(!all.iter().any(|(_, v)| v.to_string_lossy().contains("harness-secret")));
         assert!(all.contains(&("JR2_DENY_TCP_PORTS".into(), "4000".into())));
         assert!(!all.iter().any(|(n, _)| n == "JR2_MENU_ONLY"));
+        assert!(!all.iter().any(|(n, _)| n == "JR2_MEMORY"), "a limit is said that nothing enforces");
+        let cgroup = Cgroup { path: "/no/such/group".into() };
+        let limited = Environment { cgroup: Some(&cgroup), ..environment }.variables(|_| None);
+        assert!(limited.iter().any(|(n, _)| n == "JR2_MEMORY"));
+        assert!(limited.contains(&("JR2_CGROUP".into(), "private".into())));
     }
 
     #[test]

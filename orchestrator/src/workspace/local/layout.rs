@@ -103,6 +103,11 @@ impl Layout {
         self.state.join("sandboxes")
     }
 
+    /// A word that tells this state folder from another one.
+    pub fn owner_word(&self) -> String {
+        short_hash(self.state.as_os_str().as_encoded_bytes())
+    }
+
     fn place_in(&self, name: &str, dir: PathBuf) -> Place {
         let sockets = self.sockets.join(short_hash(name.as_bytes()));
         Place {

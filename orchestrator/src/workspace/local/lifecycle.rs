@@ -1,19 +1,23 @@
 //! Provision, adopt, teardown, sweep: each may be cut at any instant and is simply called again.
 
+use super::death::Exit;
 use super::environment::{Environment, marks};
 use super::layout::Place;
 use super::record::{self, Record, Stage};
 use super::supervise::{self, Job};
 use super::{INSTANCE_HARNESS, Live, LocalProvider, process};
-use crate::workspace::branches::save_slot;
+use crate::run::{Clock, SystemClock};
 use crate::workspace::control::{self, Voice};
 use crate::workspace::git::{Slot, check_branch_name, make_slot, refused};
 use crate::workspace::name::{check_branch, check_label};
-use crate::workspace::{HarnessEndpoint, ProvisionError, Provisioned, SandboxEvent, SandboxSpec, SavedBranch};
+use crate::workspace::{
+    HarnessEndpoint, ProvisionError, Provisioned, SandboxEvent, SandboxProvider, SandboxSpec, SavedBranch,
+};
 use jr2_shared::size::Size;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 use tokio::sync::watch;
 
 /// What a slot that is being made is called; no slot can have this name.
@@ -36,7 +40,7 @@ impl LocalProvider {
         let known = match known {
             Some(record) if record.stage == Stage::Cloned && !place.is_there() => {
                 self.let_go(&spec.name).await;
-                process::end_all(record.process.as_ref(), &marks(&place)).await;
+                process::end_all(record.process.as_ref(), &marks(&place, record.cgroup.as_ref())).await;
                 None
             }
             other => other,
@@ -97,6 +101,7 @@ impl LocalProvider {
             sandbox_token: &record.sandbox_token,
             config: &config,
             size: record.spec.size,
+            cgroup: record.cgroup.as_ref(),
             toolchains: &self.options.toolchains,
             api_port: self.options.api_port,
             menu_only,
@@ -113,7 +118,7 @@ impl LocalProvider {
         self.let_go(&name).await;
         place.make().map_err(|e| refused("state-folder", e.to_string()))?;
         let voice = Voice::new(&record.sandbox_token);
-        let job = Job {
+        let mut job = Job {
             name: name.clone(),
             place: place.clone(),
             program: self.options.harness_bin.clone(),
@@ -121,7 +126,10 @@ impl LocalProvider {
             limits: self.options.limits.clone(),
             owner_epoch: self.options.owner_epoch,
             harness_token: record.harness_token.clone(),
+            cgroup: record.cgroup.clone(),
+            memory_bytes: record.spec.size.memory_bytes,
             pid: voice.pid.clone(),
+            began: Instant::now(),
             lost: std::sync::Arc::default(),
             events: self.options.events.clone(),
         };
@@ -130,25 +138,54 @@ impl LocalProvider {
         let listener = control::bind(&place.custodian)
             .await
             .map_err(|e| refused("custodian-not-ready", format!("{}: {e}", place.custodian.display())))?;
-        let custodian = control::serve(listener, voice, (self.options.control)(&name), &self.providers);
+        let custodian = control::serve(listener, voice, (self.options.control)(&name), &self.providers, &name);
         let (harness, how) = match found {
             Some(harness) => (harness, BroughtUp::Found),
-            None => (supervise::start(&job, record.process.as_ref()).await?, BroughtUp::Started),
+            None => {
+                note_unseen_end(place)?;
+                if !menu_only {
+                    self.give_cgroup(&mut job)?;
+                }
+                (supervise::start(&job, record.process.as_ref()).await?, BroughtUp::Started)
+            }
         };
         let endpoint =
             HarnessEndpoint { url: format!("unix:{}", place.harness.display()), token: record.harness_token.clone() };
         let token_digest = jr2_shared::harness::token_digest(&record.sandbox_token);
         let (stop, mut stopped) = watch::channel(());
         let lost = job.lost.clone();
+        // The Instance Harness has no work of anybody in it, and its folder is no Workspace.
+        let removal = (!menu_only).then(|| self.removal());
         let task = tokio::spawn(async move {
+            let until_lost = async {
+                let mut loss = supervise::watch(&job, harness).await;
+                if let Some(removal) = removal {
+                    loss.message.push_str(&removal.after_loss(&job.name).await);
+                }
+                supervise::say_lost(&job, loss);
+            };
             tokio::select! {
                 // The sender never sends: this ends when it is dropped.
                 _ = stopped.changed() => {}
-                () = supervise::watch(&job, harness) => {}
+                () = until_lost => {}
             }
         });
         self.live().insert(name, Live { uid: record.uid.clone(), endpoint, lost, stop, task, custodian, token_digest });
         Ok(how)
+    }
+
+    /// A Harness that starts gets the group this machine allows for; one that runs keeps what it has.
+    fn give_cgroup(&self, job: &mut Job) -> Result<(), ProvisionError> {
+        let cgroup = self.ground.as_ref().map(|ground| ground.group(&job.name));
+        let Some(mut record) = load(&job.place)? else { return Ok(()) };
+        if record.cgroup != cgroup {
+            record.cgroup = cgroup;
+            // Written first: whatever is made from here on has an owner.
+            save(&record, &job.place)?;
+        }
+        job.variables = self.variables(&record, &job.place, false);
+        job.cgroup = record.cgroup;
+        Ok(())
     }
 
     pub(super) async fn adopt_held(&self, spec: &SandboxSpec, uid: &str) -> Result<(), ProvisionError> {
@@ -160,7 +197,7 @@ impl LocalProvider {
         };
         if !place.is_there() {
             self.let_go(&spec.name).await;
-            process::end_all(record.process.as_ref(), &marks(&place)).await;
+            self.removal().after_loss(&spec.name).await;
             self.say_lost(&spec.name, format!("the Sandbox's directory {} was deleted", place.dir.display()));
             return Ok(());
         }
@@ -200,53 +237,41 @@ impl LocalProvider {
         let place = self.layout.place(name);
         // Given up while it was made: its uid was never heard, so no Agent has seen it. A name is of one entry alone.
         let unseen = uid.is_empty();
-        let Some(mut record) = load(&place)?.filter(|r| unseen || r.uid == uid) else { return Ok(Vec::new()) };
+        let Some(record) = load(&place)?.filter(|r| unseen || r.uid == uid) else { return Ok(Vec::new()) };
         self.let_go(name).await;
-        let left = process::end_all(record.process.as_ref(), &marks(&place)).await;
-        if left > 0 {
-            return Err(refused("processes-left", format!("{left} processes of the Sandbox `{name}` would not end")));
-        }
-        let saved = match &record.stage {
-            Stage::Gone { saved } => saved.clone(),
-            Stage::Cloning => Vec::new(),
-            Stage::Cloned if unseen => Vec::new(),
-            Stage::Cloned if std::fs::symlink_metadata(&place.dir).is_err() => Vec::new(),
-            Stage::Cloned => self.save_branches(&record, &place).await?,
-        };
-        // Written before anything is removed: a repeat finds the branches' new homes and goes on removing.
-        record.stage = Stage::Gone { saved: saved.clone() };
-        record.process = None;
-        save(&record, &place)?;
-        for path in [&place.dir, &place.sockets] {
-            remove_tree(path).await?;
-        }
-        for log in [place.log.clone(), place.log.with_extension("log.1")] {
-            let _ = std::fs::remove_file(log);
-        }
-        tracing::info!(sandbox = name, branches = saved.len(), "sandbox.removed");
-        Ok(saved)
+        self.removal().remove(record, unseen).await
     }
 
-    async fn save_branches(&self, record: &Record, place: &Place) -> Result<Vec<SavedBranch>, ProvisionError> {
-        let mut saved = Vec::new();
-        for slot in slots(&record.spec, place)? {
-            let scratch = self.layout.scratch(&format!("{}-{}", record.spec.name, slot.binding.slot));
-            let branches = save_slot(&self.git, &slot, &scratch, &self.layout.branches()).await.map_err(|e| {
-                let message = format!(
-                    "the branch `{}` of slot `{}` could not be saved, so the Workspace is kept at {}: {e}",
-                    record.spec.branch,
-                    slot.binding.slot,
-                    place.dir.display()
-                );
-                refused("branch-not-saved", message)
-            })?;
-            saved.extend(branches);
+    /// The row has the answer: the record that was kept for a repeat goes.
+    pub(super) fn forget_gone(&self, name: &str, uid: &str) {
+        if check_label("sandbox", name).is_err() {
+            return;
         }
-        Ok(saved)
+        let place = self.layout.place(name);
+        let gone = |r: &Record| (uid.is_empty() || r.uid == uid) && matches!(r.stage, Stage::Gone { .. });
+        if load(&place).ok().flatten().is_some_and(|record| gone(&record)) {
+            let _ = std::fs::remove_file(&place.record);
+        }
+    }
+
+    /// Ends the Instance Harness: an Orchestrator that lives for one command leaves none behind.
+    pub async fn end_instance_harness(&self) {
+        let turn = self.turn(INSTANCE_HARNESS);
+        let _held = turn.lock().await;
+        let place = self.layout.instance(INSTANCE_HARNESS);
+        let Ok(Some(record)) = load(&place) else { return };
+        self.let_go(INSTANCE_HARNESS).await;
+        let left = process::end_all(record.process.as_ref(), &marks(&place, record.cgroup.as_ref())).await;
+        if left > 0 {
+            tracing::warn!(left, "instance_harness.processes_left");
+        }
     }
 
     pub(super) async fn sweep_all(&self, live: &[String]) -> usize {
         let mut removed = 0;
+        if let Some(ground) = &self.ground {
+            ground.sweep(&record::names(&self.layout.records()));
+        }
         for name in record::names(&self.layout.records()) {
             if name == INSTANCE_HARNESS || live.contains(&name) {
                 continue;
@@ -260,6 +285,8 @@ impl LocalProvider {
             };
             let was_gone = matches!(record.stage, Stage::Gone { .. });
             match self.teardown_held(&name, &record.uid).await {
+                // What was left out of its branch keeps its Workspace.
+                Ok(saved) if saved.iter().any(|branch| branch.kept.is_some()) => {}
                 Ok(_) => {
                     let _ = std::fs::remove_file(&place.record);
                     removed += usize::from(!was_gone);
@@ -283,12 +310,13 @@ impl LocalProvider {
     }
 
     fn say_restarted(&self, name: &str) {
-        let event = SandboxEvent::HarnessRestarted { name: name.to_owned(), last_end: supervise::unknown_end() };
-        let _ = self.options.events.send(event);
+        // None only when it had never been started: then nothing ended.
+        let Some(last_end) = self.last_end(name) else { return };
+        let _ = self.options.events.send(SandboxEvent::HarnessRestarted { name: name.to_owned(), last_end });
     }
 }
 
-fn slots(spec: &SandboxSpec, place: &Place) -> Result<Vec<Slot>, ProvisionError> {
+pub(super) fn slots(spec: &SandboxSpec, place: &Place) -> Result<Vec<Slot>, ProvisionError> {
     let mut slots: Vec<Slot> = Vec::new();
     for binding in &spec.repos {
         if slots.iter().any(|s| s.binding.slot == binding.slot) {
@@ -299,12 +327,20 @@ fn slots(spec: &SandboxSpec, place: &Place) -> Result<Vec<Slot>, ProvisionError>
     Ok(slots)
 }
 
-fn load(place: &Place) -> Result<Option<Record>, ProvisionError> {
+pub(super) fn load(place: &Place) -> Result<Option<Record>, ProvisionError> {
     Record::load(&place.record).map_err(|e| refused("record-unreadable", e.to_string()))
 }
 
-fn save(record: &Record, place: &Place) -> Result<(), ProvisionError> {
+pub(super) fn save(record: &Record, place: &Place) -> Result<(), ProvisionError> {
     record.save(&place.record).map_err(|e| refused("record-unwritable", e.to_string()))
+}
+
+/// The Harness died while nobody watched: its end is kept too, cause unknown, before another one is started.
+fn note_unseen_end(place: &Place) -> Result<(), ProvisionError> {
+    let Some(mut record) = load(place)?.filter(Record::has_unnoted_end) else { return Ok(()) };
+    let process = record.process.clone();
+    record.note_end(process.as_ref(), Exit::Unknown, None, SystemClock.now_ms());
+    save(&record, place)
 }
 
 fn new_record(spec: SandboxSpec, place: &Place) -> Result<Record, ProvisionError> {
@@ -329,7 +365,7 @@ async fn remove_partial(work: &Path) {
 }
 
 /// Removes a folder and everything in it, folders without rights too.
-async fn remove_tree(path: &Path) -> Result<(), ProvisionError> {
+pub(super) async fn remove_tree(path: &Path) -> Result<(), ProvisionError> {
     let owned = path.to_owned();
     let remove = move || match std::fs::remove_dir_all(&owned) {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {

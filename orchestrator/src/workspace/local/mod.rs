@@ -2,6 +2,8 @@
 //!
 //! What outlives the Orchestrator is on disk (`record`) and in the process table; a new Orchestrator adopts both.
 
+mod cgroup;
+mod death;
 mod diff;
 mod environment;
 mod fetch;
@@ -10,23 +12,26 @@ mod lifecycle;
 mod locks;
 mod process;
 mod record;
+mod removal;
 mod restart;
 mod steps;
 mod supervise;
 
+pub use death::{OomCounter, UNKNOWN_EXIT_CODE};
 pub use environment::toolchains_of;
 pub use layout::LayoutError;
 pub use restart::RestartLimits;
-pub use supervise::UNKNOWN_EXIT_CODE;
 
 use super::control::Custodian;
 use super::git::{GIT_TIMEOUT, Git};
 use super::providers::{ProviderBinding, ProviderError, Providers};
 use super::{
-    HarnessEndpoint, INSTANCE_HARNESS, ProviderFuture, ProvisionError, Provisioned, SandboxEvent, SandboxProvider,
-    SandboxSpec, SavedBranch,
+    HarnessEndpoint, INSTANCE_HARNESS, LastEnd, ProviderFuture, ProvisionError, Provisioned, SandboxEvent,
+    SandboxProvider, SandboxSpec, SavedBranch,
 };
+use cgroup::Ground;
 use layout::Layout;
+use record::Record;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,6 +89,8 @@ pub struct LocalOptions {
     pub events: UnboundedSender<SandboxEvent>,
     /// Folders with programs an Agent may read and run, beside the system's own; see [`toolchains_of`].
     pub toolchains: Vec<PathBuf>,
+    /// Each Sandbox gets a memory cgroup where this machine allows it; `false` = none, whatever the machine allows.
+    pub memory_cgroups: bool,
     /// How patient we are.
     pub limits: LocalLimits,
 }
@@ -109,6 +116,7 @@ impl LocalOptions {
             control,
             events,
             toolchains,
+            memory_cgroups: true,
             limits: LocalLimits::default(),
         }
     }
@@ -139,6 +147,8 @@ pub struct LocalProvider {
     layout: Layout,
     git: Git,
     providers: Arc<Providers>,
+    /// Where memory cgroups can be made, if anywhere.
+    ground: Option<Ground>,
     live: Mutex<HashMap<String, Live>>,
     /// One operation at a time on a name.
     turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
@@ -170,12 +180,13 @@ impl LocalProvider {
     /// Prepares the state folder. Nothing is started or adopted yet.
     pub fn new(mut options: LocalOptions) -> Result<Self, LocalError> {
         let layout = Layout::open(&options.state_dir)?;
-        let providers = Arc::new(Providers::new(std::mem::take(&mut options.providers))?);
+        let providers = Arc::new(Providers::new(std::mem::take(&mut options.providers), options.events.clone())?);
         let config = layout.state.join("gitconfig");
         std::fs::write(&config, Git::configuration())
             .map_err(|error| LocalError::Io { path: config.clone(), error })?;
         let git = Git { config, timeout: options.limits.git };
-        Ok(Self { options, layout, git, providers, live: Mutex::default(), turns: Mutex::default() })
+        let ground = options.memory_cgroups.then(|| ground_of(&layout)).flatten();
+        Ok(Self { options, layout, git, providers, ground, live: Mutex::default(), turns: Mutex::default() })
     }
 
     fn turn(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
@@ -187,6 +198,11 @@ impl LocalProvider {
     fn live(&self) -> std::sync::MutexGuard<'_, HashMap<String, Live>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// One line says it when no limit is kept here.
+fn ground_of(layout: &Layout) -> Option<Ground> {
+    Ground::find(&layout.owner_word()).inspect_err(|why| tracing::info!(%why, "sandbox.memory_not_enforced")).ok()
 }
 
 impl SandboxProvider for LocalProvider {
@@ -245,12 +261,27 @@ impl SandboxProvider for LocalProvider {
         self.live().get(name).filter(|l| !l.lost.load(Ordering::Acquire)).map(|l| l.endpoint.clone())
     }
 
+    fn last_end(&self, name: &str) -> Option<LastEnd> {
+        super::name::check_label("sandbox", name).ok()?;
+        match Record::load(&self.layout.place(name).record) {
+            Ok(record) => Some(record?.ended?.end),
+            Err(error) => {
+                tracing::warn!(sandbox = name, %error, "sandbox.record_unreadable");
+                None
+            }
+        }
+    }
+
     fn instance_harness(&self) -> ProviderFuture<'_, Result<HarnessEndpoint, ProvisionError>> {
         Box::pin(async move {
             let turn = self.turn(INSTANCE_HARNESS);
             let _held = turn.lock().await;
             self.instance_held().await
         })
+    }
+
+    fn forget(&self, name: &str, uid: &str) {
+        self.forget_gone(name, uid);
     }
 
     fn sweep<'a>(&'a self, live: &'a [String]) -> ProviderFuture<'a, usize> {

@@ -1,5 +1,6 @@
 //! Processes by identity: a pid with its start time, so that a recycled pid is never taken for ours.
 
+use super::cgroup::Cgroup;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
@@ -66,9 +67,18 @@ pub fn with_environment(lines: &[String]) -> Vec<ProcessId> {
     pids().into_iter().filter(|pid| environment_holds(*pid, lines)).filter_map(identify).collect()
 }
 
-/// Ends a Harness and everything it started: its session, its descendants, and processes that carry its environment.
-/// Answers how many would not end.
-pub async fn end_all(leader: Option<&ProcessId>, lines: &[String]) -> usize {
+/// How the processes of a Sandbox are known, whatever session they moved to.
+#[derive(Clone, Debug)]
+pub struct Marks {
+    /// `NAME=value` lines of their starting environment.
+    pub environment: Vec<String>,
+    /// The group that nothing else is in, where there is one: no process leaves it by itself.
+    pub cgroup: Option<Cgroup>,
+}
+
+/// Ends a Harness and everything it started: its session, its descendants, and processes with its marks. Answers how many
+/// would not end.
+pub async fn end_all(leader: Option<&ProcessId>, marks: &Marks) -> usize {
     let leader = leader.filter(|l| l.boot == boot_id());
     let alive = leader.filter(|l| is_alive(l));
     if let Some(leader) = alive {
@@ -77,13 +87,13 @@ pub async fn end_all(leader: Option<&ProcessId>, lines: &[String]) -> usize {
     }
     let deadline = Instant::now() + END_LIMIT;
     loop {
-        let others = belonging(leader, lines);
+        let others = belonging(leader, marks);
         if others.is_empty() {
             if let Some(leader) = alive {
                 signal(leader, Signal::KILL);
             }
             let leader_ended = alive.is_none_or(|l| !is_alive(l));
-            if leader_ended && belonging(leader, lines).is_empty() {
+            if leader_ended && belonging(leader, marks).is_empty() {
                 return 0;
             }
         }
@@ -98,7 +108,7 @@ pub async fn end_all(leader: Option<&ProcessId>, lines: &[String]) -> usize {
 }
 
 /// Everything that belongs to a Harness but the Harness itself.
-fn belonging(leader: Option<&ProcessId>, lines: &[String]) -> Vec<ProcessId> {
+fn belonging(leader: Option<&ProcessId>, marks: &Marks) -> Vec<ProcessId> {
     let stats: Vec<(i32, Stat)> = pids().into_iter().filter_map(|pid| Some((pid, read_stat(pid)?))).collect();
     let mut mine: Vec<i32> = Vec::new();
     if let Some(leader) = leader {
@@ -111,7 +121,8 @@ fn belonging(leader: Option<&ProcessId>, lines: &[String]) -> Vec<ProcessId> {
             }
         }
     }
-    mine.extend(stats.iter().map(|(pid, _)| *pid).filter(|pid| environment_holds(*pid, lines)));
+    mine.extend(stats.iter().map(|(pid, _)| *pid).filter(|pid| environment_holds(*pid, &marks.environment)));
+    mine.extend(marks.cgroup.iter().flat_map(Cgroup::pids));
     loop {
         let more: Vec<i32> = stats
             .iter()

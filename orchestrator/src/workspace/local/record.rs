@@ -1,7 +1,10 @@
 //! What the provider remembers of a Sandbox across its own death: one JSON file each, replaced atomically.
 
+use super::cgroup::Cgroup;
+use super::death::{Ended, Exit};
 use super::process::ProcessId;
-use crate::workspace::{SandboxSpec, SavedBranch};
+use crate::workspace::{LastEnd, SandboxSpec, SavedBranch};
+use jr2_shared::size::format_memory;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -51,6 +54,12 @@ pub struct Record {
     /// The Harness, once started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessId>,
+    /// How the Harness last ended; stays until it ends again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
+    /// The memory cgroup of its own, where it has one: only there is a limit enforced and a kernel kill counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<Cgroup>,
 }
 
 /// Why a record cannot be read or written.
@@ -79,7 +88,28 @@ impl Record {
             harness_token: text(&mut [0; TOKEN_BYTES])?,
             sandbox_token: text(&mut [0; TOKEN_BYTES])?,
             process: None,
+            ended: None,
+            cgroup: None,
         })
+    }
+
+    /// Notes the end of a Harness process, once. `kills` counts kernel kills since its start.
+    pub fn note_end(&mut self, process: Option<&ProcessId>, exit: Exit, kills: Option<u64>, now: u64) -> LastEnd {
+        if let Some(known) = self.ended.as_ref().filter(|e| process.is_some() && e.process.as_ref() == process) {
+            return known.end.clone();
+        }
+        // Later ends are told apart by their instants, whatever the clock does.
+        let at = now.max(self.ended.as_ref().map_or(0, |e| e.end.at + 1));
+        let limit = self.cgroup.is_some().then(|| format_memory(self.spec.size.memory_bytes));
+        let end = exit.end(kills, at, limit);
+        self.ended = Some(Ended { process: process.cloned(), end: end.clone() });
+        end
+    }
+
+    /// The Harness this record names has ended and nobody noted how.
+    pub fn has_unnoted_end(&self) -> bool {
+        let noted = self.ended.as_ref().and_then(|e| e.process.as_ref());
+        self.process.is_some() && self.process.as_ref() != noted
     }
 
     /// Reads a record; `None` when there is none.
@@ -147,9 +177,19 @@ mod tests {
         let mut record = Record::new(spec, &path).unwrap();
         record.process = Some(ProcessId { pid: 7, start_time: 9, boot: "x".into() });
         record.stage = Stage::Gone { saved: vec![] };
+        assert!(record.has_unnoted_end());
+        let process = record.process.clone();
+        let end = record.note_end(process.as_ref(), Exit::Signal(9), None, 50);
+        assert_eq!((end.at, end.oom, end.limit), (50, None, None));
+        assert_eq!(record.note_end(process.as_ref(), Exit::Unknown, None, 60).at, 50, "an end is noted once");
+        assert!(!record.has_unnoted_end());
         record.save(&path).unwrap();
         assert_eq!(Record::load(&path).unwrap().unwrap(), record);
         assert_eq!(names(dir.path()), ["ws-a"]);
+        record.cgroup = Some(Cgroup { path: "/sys/fs/cgroup/x".into() });
+        let end = record.note_end(None, Exit::Signal(9), Some(1), 7);
+        assert_eq!((end.at, end.oom), (51, Some(true)), "ends are in order, whatever the clock does");
+        assert_eq!(end.limit.as_deref(), Some(format_memory(record.spec.size.memory_bytes)).as_deref());
         std::fs::write(&path, "{").unwrap();
         assert!(Record::load(&path).is_err());
     }

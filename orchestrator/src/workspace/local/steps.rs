@@ -1,6 +1,7 @@
 //! Agent-less commands in a Sandbox: run by `jr2-harness step`, fenced like the Agent's own, ended with this process.
 
 use super::LocalProvider;
+use super::cgroup::Who;
 use super::environment::of_a_step;
 use super::record::Record;
 use crate::run::core::{DoRequest, DoResult};
@@ -37,6 +38,12 @@ impl LocalProvider {
         let mut runner = Command::new(&self.options.harness_bin);
         runner.arg("step").env_clear().envs(of_a_step(variables)).current_dir(&place.dir);
         runner.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        if let Some(cgroup) = &record.cgroup {
+            match cgroup.prepare(record.spec.size.memory_bytes, Who::Command) {
+                Ok(door) => door.enter_first(runner.as_std_mut()),
+                Err(error) => return failed(&format!("the memory cgroup {}: {error}", cgroup.path.display())),
+            }
+        }
         let limit = Duration::from_millis(*timeout_ms) + RUNNER_SLACK;
         match tokio::time::timeout(limit, answer_of(runner, &step)).await {
             Ok(Ok(end)) => result_of(end),

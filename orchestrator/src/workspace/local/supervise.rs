@@ -1,13 +1,16 @@
 //! One Harness process: started, waited for, watched, started again when it dies.
 
+use super::cgroup::{Cgroup, Who};
+use super::death::{Baseline, Exit, OomCounter};
 use super::environment::{DENIED_PORTS_VARIABLE, harness_mark, marks};
 use super::layout::Place;
-use super::process::{self, ProcessId};
+use super::process::{self, Marks, ProcessId};
 use super::record::Record;
 use super::{
     LocalLimits,
     restart::{Budget, Verdict},
 };
+use crate::run::{Clock, SystemClock};
 use crate::workspace::git::refused;
 use crate::workspace::{LastEnd, ProvisionError, SandboxEvent};
 use jr2_shared::harness::HEADER_OWNER_EPOCH;
@@ -17,7 +20,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
@@ -35,8 +38,6 @@ const LOG_TAIL_BYTES: u64 = 1_024;
 const PROBE_PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
 /// Longest time of one look.
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
-/// The exit code of an end that nobody could read: the process was not our child.
-pub const UNKNOWN_EXIT_CODE: i32 = -1;
 
 /// All that is needed to start a Sandbox's Harness again.
 pub struct Job {
@@ -54,17 +55,31 @@ pub struct Job {
     pub owner_epoch: u64,
     /// Finds a Harness whose pid was never written down.
     pub harness_token: String,
+    /// The Sandbox's own memory cgroup, where it has one.
+    pub cgroup: Option<Cgroup>,
+    /// Its limit.
+    pub memory_bytes: u64,
     /// The running Harness's pid for the Custodian; 0 = none.
     pub pid: Arc<AtomicI32>,
+    /// From when its instants count.
+    pub began: Instant,
     /// Set once the Sandbox is lost.
     pub lost: Arc<AtomicBool>,
     /// Where news goes.
     pub events: UnboundedSender<SandboxEvent>,
 }
 
+impl Job {
+    fn marks(&self) -> Marks {
+        marks(&self.place, self.cgroup.as_ref())
+    }
+}
+
 /// A Harness that runs.
 pub struct Harness {
     id: ProcessId,
+    /// Kernel kills its cgroup had counted a while ago.
+    kills_before: Baseline,
     hold: Hold,
 }
 
@@ -75,9 +90,9 @@ enum Hold {
 
 impl Harness {
     /// Waits for its end. Cancel-safe.
-    async fn ended(&mut self) -> LastEnd {
+    async fn ended(&mut self) -> Exit {
         match &mut self.hold {
-            Hold::Child(child) => child.wait().await.map_or_else(|_| unknown_end(), last_end),
+            Hold::Child(child) => child.wait().await.map_or(Exit::Unknown, Exit::of),
             Hold::Adopted(fd) => {
                 // An error means the handle is of no use: the process is asked by name.
                 if fd.readable().await.is_err() {
@@ -85,15 +100,31 @@ impl Harness {
                         tokio::time::sleep(PROBE_PAUSE.1).await;
                     }
                 }
-                unknown_end()
+                Exit::Unknown
             }
         }
     }
 }
 
-/// How a process ended that was not our child.
-pub fn unknown_end() -> LastEnd {
-    LastEnd { exit_code: UNKNOWN_EXIT_CODE, oom: None, reason: "the Harness ended; how is not known".to_owned() }
+/// Keeps the end of a Harness durably: before it is started again, and before anybody hears of it.
+fn note_end(job: &Job, harness: &Harness, exit: Exit) -> LastEnd {
+    job.pid.store(0, Ordering::Release);
+    let kills = harness.kills_before.kills(job.cgroup.kills());
+    let now = SystemClock.now_ms();
+    let keep = || {
+        let Some(mut record) = Record::load(&job.place.record)? else { return Ok(None) };
+        let end = record.note_end(Some(&harness.id), exit, kills, now);
+        record.save(&job.place.record)?;
+        Ok::<_, super::record::RecordError>(Some(end))
+    };
+    match keep() {
+        Ok(Some(end)) => end,
+        Ok(None) => exit.end(kills, now, None),
+        Err(error) => {
+            tracing::error!(sandbox = %job.name, %error, "harness.end_not_recorded");
+            exit.end(kills, now, None)
+        }
+    }
 }
 
 /// Finds the Sandbox's Harness if it still runs and answers; ends whatever does not.
@@ -115,7 +146,7 @@ pub async fn find(job: &Job, record: &Record) -> Option<Harness> {
     // SAFETY: the OwnedFd is moved in, always answers the same descriptor, and is closed only after it is deregistered.
     let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
     let hold = Hold::Adopted(watched.ok()?);
-    let mut harness = Harness { id: found, hold };
+    let mut harness = Harness { id: found, kills_before: Baseline::new(job.began.elapsed(), job.cgroup.kills()), hold };
     match ready(job, &mut harness).await {
         Ready::Yes => {
             remember(job, &harness.id).ok()?;
@@ -137,7 +168,7 @@ fn is_fenced(job: &Job, pid: i32) -> bool {
 /// Starts a Harness and waits until it answers. Ends what an earlier one left behind first.
 pub async fn start(job: &Job, old: Option<&ProcessId>) -> Result<Harness, ProvisionError> {
     job.pid.store(0, Ordering::Release);
-    let left = process::end_all(old, &marks(&job.place)).await;
+    let left = process::end_all(old, &job.marks()).await;
     if left > 0 {
         return Err(refused("harness-not-ready", format!("{left} processes of the Sandbox would not end")));
     }
@@ -150,15 +181,15 @@ pub async fn start(job: &Job, old: Option<&ProcessId>) -> Result<Harness, Provis
         let mut harness = spawn(job)?;
         match ready(job, &mut harness).await {
             Ready::Yes => return Ok(harness),
-            Ready::Ended(end) => why = end.reason,
+            Ready::Ended(exit) => why = note_end(job, &harness, exit).reason,
             Ready::TooLate => {
                 why = format!("it did not answer within {} s", job.limits.ready.as_secs());
-                process::end_all(Some(&harness.id), &marks(&job.place)).await;
-                harness.ended().await;
+                process::end_all(Some(&harness.id), &job.marks()).await;
+                let exit = harness.ended().await;
+                note_end(job, &harness, exit);
                 break;
             }
         }
-        job.pid.store(0, Ordering::Release);
     }
     let tail = log_tail(&job.place.log);
     let said = if tail.is_empty() { String::new() } else { format!(". Its last words: {tail}") };
@@ -178,6 +209,12 @@ fn spawn(job: &Job) -> Result<Harness, ProvisionError> {
     unsafe {
         command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into));
     }
+    if let Some(cgroup) = &job.cgroup {
+        let door = cgroup.prepare(job.memory_bytes, Who::Harness);
+        let door = door.map_err(|e| failed(&format!("the memory cgroup {}", cgroup.path.display()), &e))?;
+        door.enter_first(command.as_std_mut());
+    }
+    let kills_before = Baseline::new(job.began.elapsed(), job.cgroup.kills());
     let child = command.spawn().map_err(|e| {
         let hint =
             if e.kind() == std::io::ErrorKind::NotFound { " (is jr2-harness installed beside jr2?)" } else { "" };
@@ -185,7 +222,7 @@ fn spawn(job: &Job) -> Result<Harness, ProvisionError> {
     })?;
     let pid = child.id().map(u32::cast_signed).unwrap_or_default();
     let id = process::identify(pid).unwrap_or(ProcessId { pid, start_time: 0, boot: String::new() });
-    let harness = Harness { id, hold: Hold::Child(child) };
+    let harness = Harness { id, kills_before, hold: Hold::Child(child) };
     remember(job, &harness.id).map_err(|e| failed("the Sandbox's record cannot be written", &e))?;
     tracing::info!(sandbox = %job.name, pid, "harness.started");
     Ok(harness)
@@ -202,29 +239,36 @@ fn remember(job: &Job, id: &ProcessId) -> Result<(), super::record::RecordError>
     Ok(())
 }
 
+/// Why a Sandbox is lost.
+pub struct Loss {
+    reason: String,
+    /// For people.
+    pub message: String,
+}
+
 /// Watches until the Sandbox is lost. Letting go of it is dropping this future; the Harness runs on.
-pub async fn watch(job: &Job, mut harness: Harness) {
+pub async fn watch(job: &Job, mut harness: Harness) -> Loss {
     let mut budget = Budget::default();
-    let began = Instant::now();
     let mut tick = tokio::time::interval(job.limits.look);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        let end = tokio::select! {
-            end = harness.ended() => end,
+        let exit = tokio::select! {
+            exit = harness.ended() => exit,
             _ = tick.tick() => {
                 if !job.place.is_there() {
                     return lose_directory(job, &harness.id).await;
                 }
                 rotate_log(&job.place.log);
+                harness.kills_before.note(job.began.elapsed(), job.cgroup.kills());
                 continue;
             }
         };
-        job.pid.store(0, Ordering::Release);
+        let end = note_end(job, &harness, exit);
         if !job.place.is_there() {
             return lose_directory(job, &harness.id).await;
         }
         tracing::warn!(sandbox = %job.name, code = end.exit_code, reason = %end.reason, "harness.ended");
-        match budget.note(began.elapsed(), &job.limits.restarts) {
+        match budget.note(job.began.elapsed(), &job.limits.restarts) {
             Verdict::Restart { after } => tokio::time::sleep(after).await,
             Verdict::GiveUp => {
                 let message = format!("the Harness ended again and again; the last time {}", end.reason);
@@ -240,22 +284,28 @@ pub async fn watch(job: &Job, mut harness: Harness) {
     }
 }
 
-async fn lose_directory(job: &Job, id: &ProcessId) {
-    process::end_all(Some(id), &marks(&job.place)).await;
+async fn lose_directory(job: &Job, id: &ProcessId) -> Loss {
+    process::end_all(Some(id), &job.marks()).await;
     // The reason word of a Sandbox that was deleted (spec O-18).
-    lose(job, "Deleted", format!("the Sandbox's directory {} was deleted", job.place.dir.display()));
+    lose(job, "Deleted", format!("the Sandbox's directory {} was deleted", job.place.dir.display()))
 }
 
-fn lose(job: &Job, reason: &str, message: String) {
+fn lose(job: &Job, reason: &str, message: String) -> Loss {
     job.pid.store(0, Ordering::Release);
     job.lost.store(true, Ordering::Release);
     tracing::warn!(sandbox = %job.name, reason, "sandbox.lost");
-    let _ = job.events.send(SandboxEvent::Lost { name: job.name.clone(), reason: reason.to_owned(), message });
+    Loss { reason: reason.to_owned(), message }
+}
+
+/// Tells the run host that a Sandbox is lost.
+pub fn say_lost(job: &Job, loss: Loss) {
+    let event = SandboxEvent::Lost { name: job.name.clone(), reason: loss.reason, message: loss.message };
+    let _ = job.events.send(event);
 }
 
 enum Ready {
     Yes,
-    Ended(LastEnd),
+    Ended(Exit),
     TooLate,
 }
 
@@ -273,7 +323,7 @@ async fn ready(job: &Job, harness: &mut Harness) -> Ready {
     };
     tokio::select! {
         biased;
-        end = harness.ended() => Ready::Ended(end),
+        exit = harness.ended() => Ready::Ended(exit),
         () = answer => Ready::Yes,
         () = tokio::time::sleep(job.limits.ready) => Ready::TooLate,
     }
@@ -294,22 +344,6 @@ async fn healthy(socket: &Path, owner_epoch: u64) -> std::io::Result<bool> {
 /// The process that listens on a socket.
 async fn listener_pid(socket: &Path) -> Option<i32> {
     UnixStream::connect(socket).await.ok()?.peer_cred().ok()?.pid()
-}
-
-fn last_end(status: ExitStatus) -> LastEnd {
-    use std::os::unix::process::ExitStatusExt;
-    match (status.code(), status.signal()) {
-        (Some(code), _) => {
-            LastEnd { exit_code: code, oom: Some(false), reason: format!("the Harness exited with code {code}") }
-        }
-        (None, Some(signal)) => LastEnd {
-            exit_code: 128 + signal,
-            // SIGKILL may have been the kernel's; exit 137 alone is never called that.
-            oom: (signal != rustix::process::Signal::KILL.as_raw()).then_some(false),
-            reason: format!("the Harness was ended by signal {signal}"),
-        },
-        (None, None) => unknown_end(),
-    }
 }
 
 fn open_log(path: &Path) -> std::io::Result<File> {

@@ -1,0 +1,4 @@
+//! `kills_file`: the body is `jr2_proof::fuzz::kills_file`, which ordinary tests run over the corpus too.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| jr2_proof::fuzz::kills_file(bytes));

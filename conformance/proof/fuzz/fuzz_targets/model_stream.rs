@@ -1,0 +1,4 @@
+//! `model_stream`: the body is `jr2_proof::fuzz::model_stream`, which ordinary tests run over the corpus too.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| jr2_proof::fuzz::model_stream(bytes));

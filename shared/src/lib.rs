@@ -3,6 +3,7 @@
 //! Data and pure functions only: no runtime, no sockets, no clock. The Orchestrator, the Harness, the operator and the
 //! conformance suite all depend on this crate and never on each other; they meet over the wires declared here.
 
+pub mod cgroup;
 pub mod crash;
 pub mod harness;
 pub mod ids;

@@ -7,6 +7,7 @@ mod docs;
 mod model_servers;
 mod notices;
 mod source;
+mod tables;
 
 use std::path::{Path, PathBuf};
 

@@ -9,8 +9,8 @@
 //! `…/agent` is made wherever that is allowed.
 
 use super::pace::fire_at;
-use super::place::Version;
 use super::processes;
+use jr2_shared::cgroup::Version;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};

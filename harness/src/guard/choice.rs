@@ -3,8 +3,9 @@
 use super::child_group::{ChildGroup, divided};
 use super::meter::{Group, Meter, Tree, limit};
 use super::pace::Gauge;
-use super::place::{Version, own_group};
+use super::place::own_group;
 use super::processes;
+use jr2_shared::cgroup::Version;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 

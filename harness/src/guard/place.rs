@@ -1,19 +1,11 @@
 //! Where this process's own memory cgroup lies, in either version, in a container's namespace too.
 
 use super::processes::me;
-use std::path::{Path, PathBuf};
+use jr2_shared::cgroup::{Mount, Version};
+use std::path::{Component, Path, PathBuf};
 
 /// Longest `cgroup` or `mountinfo` text that is read in bytes.
 const TEXT_MAX_BYTES: u64 = 1 << 20;
-
-/// The version of a cgroup hierarchy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
-    /// One hierarchy for all controllers.
-    V2,
-    /// A hierarchy of the memory controller's own.
-    V1,
-}
 
 /// This process's memory cgroup, v2 first; `None` where no hierarchy counts memory, or where it cannot be seen.
 pub fn own_group() -> Option<(Version, PathBuf)> {
@@ -48,16 +40,11 @@ fn holds_me(folder: &Path) -> bool {
 
 /// Where the group may lie, by `/proc/self/cgroup` and `/proc/self/mountinfo`.
 fn candidates(groups: &str, mounts: &str) -> Vec<(Version, PathBuf)> {
-    let v2 = groups.lines().find_map(|line| line.strip_prefix("0::"));
-    let v1 = groups.lines().find_map(|line| {
-        let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
-        controllers.split(',').any(|name| name == "memory").then_some(group)
-    });
     let mut found = Vec::new();
-    for (version, group) in [(Version::V2, v2), (Version::V1, v1)] {
-        let Some(group) = group else { continue };
+    for version in [Version::V2, Version::V1] {
+        let Some(group) = version.group_in(groups) else { continue };
         for mount in mounts.lines().filter_map(Mount::parse).filter(|mount| mount.version == version) {
-            for below in mount.below(group) {
+            for below in below(&mount.root, group) {
                 let folder = (version, mount.point.join(below));
                 if !found.contains(&folder) {
                     found.push(folder);
@@ -68,54 +55,16 @@ fn candidates(groups: &str, mounts: &str) -> Vec<(Version, PathBuf)> {
     found
 }
 
-/// A mounted hierarchy that may count memory.
-struct Mount {
-    version: Version,
-    /// Which group of the hierarchy is mounted.
-    root: PathBuf,
-    point: PathBuf,
-}
-
-impl Mount {
-    /// A line of mountinfo: `… root point options … - kind source options`.
-    fn parse(line: &str) -> Option<Self> {
-        let (before, after) = line.split_once(" - ")?;
-        let mut after = after.split(' ');
-        let (kind, options) = (after.next()?, after.nth(1)?);
-        let version = match kind {
-            "cgroup2" => Version::V2,
-            "cgroup" if options.split(',').any(|option| option == "memory") => Version::V1,
-            _ => return None,
-        };
-        let mut fields = before.split(' ').skip(3);
-        Some(Self { version, root: unescape(fields.next()?), point: unescape(fields.next()?) })
+/// The group below its mount point: less the mounted root, as it stands (a namespace's paths), or the mount itself.
+fn below(root: &Path, group: &str) -> Vec<PathBuf> {
+    let plain = |path: &Path| path.components().filter(|c| matches!(c, Component::Normal(_))).collect();
+    let mut found: Vec<PathBuf> = Vec::new();
+    if let Ok(rest) = Path::new(group).strip_prefix(root) {
+        found.push(plain(rest));
     }
-
-    /// The group below the mount point: less the mounted root, as it stands (a namespace's paths), or the mount itself.
-    fn below(&self, group: &str) -> Vec<PathBuf> {
-        let plain = |path: &Path| path.components().filter(|c| matches!(c, std::path::Component::Normal(_))).collect();
-        let mut found: Vec<PathBuf> = Vec::new();
-        if let Ok(rest) = Path::new(group).strip_prefix(&self.root) {
-            found.push(plain(rest));
-        }
-        found.push(plain(Path::new(group)));
-        found.push(PathBuf::new());
-        found
-    }
-}
-
-/// The kernel writes space, tab, newline and backslash as `\ooo`.
-fn unescape(text: &str) -> PathBuf {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('\\') {
-        out.push_str(before);
-        let code = after.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        out.push(code.map_or('\\', char::from));
-        rest = if code.is_some() { &after[3..] } else { after };
-    }
-    out.push_str(rest);
-    out.into()
+    found.push(plain(Path::new(group)));
+    found.push(PathBuf::new());
+    found
 }
 
 #[cfg(test)]

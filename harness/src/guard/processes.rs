@@ -121,6 +121,7 @@ fn collect(folder: &Path, depth: usize, found: &mut Vec<i32>) {
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
 
     #[test]
     fn a_group_s_processes_are_read_however_deep_and_the_first_and_ours_are_not_the_agent_s() {
@@ -154,7 +155,13 @@ mod tests {
         assert!(of_the_agent(descendants()).contains(&ours), "a program of its own is no supervisor");
         kill(&[ours]);
         child.wait().unwrap();
-        let marked = with_environment(std::slice::from_ref(&mark));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut marked = with_environment(std::slice::from_ref(&mark));
+        while !marked.contains(&left) && Instant::now() < deadline {
+            // Poll: a process in the middle of its exec has no environment to read.
+            std::thread::sleep(Duration::from_millis(1));
+            marked = with_environment(std::slice::from_ref(&mark));
+        }
         assert!(!descendants().contains(&left) && marked.contains(&left), "{marked:?}");
         kill(&marked);
         assert_eq!(with_environment(&[]), Vec::<i32>::new());

@@ -3,8 +3,8 @@
 use super::counters::Counters;
 use super::{Kind, Meter};
 use crate::guard::child_group::ChildGroup;
-use crate::guard::place::Version;
 use crate::guard::processes;
+use jr2_shared::cgroup::Version;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};

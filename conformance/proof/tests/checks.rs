@@ -38,6 +38,11 @@ fn walks_that_once_broke_a_promise_keep_it() {
         let walk = sim::walk(scene, plan::wild(4), None, seed);
         assert_eq!(walk.violation.map(|(what, _)| what), None, "seed {seed}");
     }
+    // An admission that was sent again after its Submission had asked and its conversation was lost.
+    let scenes = scene::all();
+    let asking = scenes.iter().find(|scene| scene.name == "asking").unwrap();
+    let walk = sim::walk(asking, plan::wild(4), None, 268_149);
+    assert_eq!(walk.violation.map(|(what, _)| what), None);
 }
 
 #[test]

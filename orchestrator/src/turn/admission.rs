@@ -98,7 +98,7 @@ impl Step {
         self.turn.live = Some(admission_id.clone());
         let frame = &self.turn.frame;
         let notices = self.ledger.take(&admission_id, |pending| wants(frame, &plan, sayable, pending));
-        let pending = PendingAdmission { admission_id, prompt: plan.prompt, kept: plan.kept, read: false };
+        let pending = PendingAdmission { admission_id, prompt: plan.prompt, kept: plan.kept, read: false, asked: None };
         self.effects.push(TurnEffect::Admit(Admit::of(&self.turn, &pending, notices)));
         self.turn.phase = Phase::Admitting { pending };
     }
@@ -139,6 +139,20 @@ impl Step {
         self.turn.kernel_kill = None;
         self.turn.phase = Phase::Waiting;
         self.watch();
+        if let Some(pick_id) = pending.asked {
+            self.answer_without_call(pick_id);
+        }
+    }
+
+    /// An answer whose Submission was lost before anybody heard of it: its admission was seated once more, as another one.
+    pub(super) fn answer_without_call(&mut self, pick_id: String) {
+        // A pick without a key names no Submission: nothing can be told of it.
+        let keyed = pick_id.contains('/');
+        let lost = keyed && self.turn.admission.as_ref().is_some_and(|admission| !admission.made(&pick_id));
+        if lost && self.turn.kept_answer(&pick_id).is_some_and(|answer| answer.answered) {
+            self.turn.receipt_due = Some(pick_id);
+            self.raise_receipt();
+        }
     }
 
     pub(super) fn watch(&mut self) {

@@ -97,8 +97,8 @@ impl Step {
     /// An answer that came just before the cut may not have reached its call: its receipt is said again (decision 34).
     fn receipt_of_the_cut(&mut self) {
         let Some(admission) = &self.turn.admission else { return };
-        let mine = |pick_id: &str| pick_id.strip_prefix(&*admission.submission_id).is_some_and(|r| r.starts_with('/'));
-        if let Some(last) = self.turn.picks.last().filter(|last| last.answer.answered && mine(&last.pick_id)) {
+        let last = self.turn.picks.last();
+        if let Some(last) = last.filter(|last| last.answer.answered && admission.made(&last.pick_id)) {
             self.turn.receipt_due = Some(last.pick_id.clone());
         }
     }

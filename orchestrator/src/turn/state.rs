@@ -307,6 +307,16 @@ pub struct PendingAdmission {
     /// Its surface was read before its answer came: it arrived.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read: bool,
+    /// A pick that asks and came before its answer: its Submission may be lost, and another one be seated in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<String>,
+}
+
+impl Admission {
+    /// Whether its Submission made this pick: a pick id is `<submission>/<call>` (decision 34).
+    pub(super) fn made(&self, pick_id: &str) -> bool {
+        pick_id.strip_prefix(&*self.submission_id).is_some_and(|rest| rest.starts_with('/'))
+    }
 }
 
 /// An admission the Harness answered.

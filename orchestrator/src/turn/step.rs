@@ -189,6 +189,9 @@ impl Step {
         }
         if answer.outstanding {
             self.turn.outstanding = Some(pick_id.clone());
+            if let Phase::Admitting { pending } = &mut self.turn.phase {
+                pending.asked = Some(pick_id.clone());
+            }
         }
         self.turn.picks.push(KeptPick { pick_id, answer });
         if self.turn.picks.len() > PICKS_KEPT_MAX {
@@ -217,6 +220,7 @@ impl Step {
                 self.turn.receipt_due = Some(pick_id); // its call ended without it
                 self.completed(allowed);
             }
+            Phase::Waiting => self.answer_without_call(pick_id),
             _ => {}
         }
     }

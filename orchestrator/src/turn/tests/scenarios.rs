@@ -1,6 +1,8 @@
 //! One scenario a rule. Each is a test and a part of the coverage run.
 
 use super::*;
+use crate::turn::Pending;
+use jr2_shared::notice::Notice;
 use jr2_shared::prompts;
 
 scenarios! {
@@ -35,6 +37,7 @@ scenarios! {
     d_34_a_cut_waits_for_the_route
     d_34_a_pick_answered_before_its_admission
     d_34_old_pick_answers_give_way
+    d_34_an_answer_whose_submission_nobody_heard_of_is_said
     d_33_what_an_exit_must_abort
     answers_to_other_questions_are_ignored
     a_turn_in_a_workspace_reads_before_every_admission
@@ -448,6 +451,33 @@ mod run {
         drive.returned("p1", &["a"]);
         assert!(matches!(drive.turn.phase, Phase::Admitting { .. }));
         drive.taken();
+    }
+
+    pub fn d_34_an_answer_whose_submission_nobody_heard_of_is_said(recorder: &mut Recorder) {
+        for (returns_first, pick, said) in [(true, "dead/c1", 1), (false, "dead/c1", 1), (true, "keyless", 0)] {
+            let mut drive = Drive::new(continued(), recorder);
+            drive.feed(TurnInput::Begin { held_before: false });
+            drive.feed(TurnInput::AbortsClear);
+            drive.pick(pick, true, true);
+            if returns_first {
+                drive.returned(pick, &["a"]);
+            }
+            // The conversation was lost with the call: the admission that was sent again is another Submission.
+            drive.taken();
+            if !returns_first {
+                drive.returned(pick, &["a"]);
+            }
+            let cut = |p: &Pending| matches!(&p.notice, Notice::PickAnswer { cut, .. } if cut == "restarted");
+            assert_eq!(drive.ledger.pending.iter().filter(|p| cut(p)).count(), said, "{pick} {returns_first}");
+        }
+        let mut drive = Drive::new(continued(), recorder);
+        drive.feed(TurnInput::Begin { held_before: false });
+        drive.feed(TurnInput::AbortsClear);
+        let own = format!("s-{}-abcdef/c1", drive.turn.next_admission);
+        drive.pick(&own, true, true);
+        drive.returned(&own, &["a"]);
+        drive.taken();
+        assert!(drive.ledger.pending.is_empty(), "its call has the answer");
     }
 
     pub fn d_34_old_pick_answers_give_way(recorder: &mut Recorder) {
